@@ -1,0 +1,1 @@
+"""headrace streams training data onto the accelerator."""
