@@ -1,0 +1,188 @@
+"""The plan: which steps a builder makes next, their picks, and the bytes they may hold."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.pick import Picks
+from headrace.ring.ring import Ring
+from headrace.samplers.sampler import Sampler
+from headrace.state import pick_hashes, step_digests
+
+# Picks are worked out for about this many rows at once: a vectorised order costs 5-10 us per
+# call before the first row, and 8,192 rows of the arrays it needs still fit a core's own memory.
+LOOKAHEAD_ROWS = 8192
+# A kept batch keeps its span's block, so a span holds at most this much beyond one batch.
+SPAN_BYTES = 4 << 20
+MAX_SPAN_STEPS = 8
+
+BytesOf = Callable[[Picks, NDArray[np.int64]], list[int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """Consecutive claimed steps that one builder makes together.
+
+    Attributes:
+        steps: Global steps.
+        picks: The picks of all steps, in order.
+        ends: Row at which each step begins, and the end: `[steps + 1]`.
+        epochs: Epoch of each step.
+        first_steps: Global step at which the epoch of each step begins.
+        digests: Pick digest of each step.
+    """
+
+    steps: range
+    picks: Picks
+    ends: list[int]
+    epochs: list[int]
+    first_steps: list[int]
+    digests: list[int]
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all steps."""
+        return self.ends[-1]
+
+    def rows(self, position: int) -> slice:
+        """Give the rows of the step at this position of the span."""
+        return slice(self.ends[position], self.ends[position + 1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """Picks worked out ahead for consecutive steps; a span is a piece of it."""
+
+    steps: range
+    picks: Picks
+    ends: list[int]
+    epochs: list[int]
+    first_steps: list[int]
+    digests: list[int]
+    step_bytes: list[int]
+
+    def span(self, steps: range) -> Span:
+        """Cut out some of the steps."""
+        a, b = steps.start - self.steps.start, steps.stop - self.steps.start
+        base = self.ends[a]
+        return Span(
+            steps,
+            self.picks[base : self.ends[b]],
+            [end - base for end in self.ends[a : b + 1]],
+            self.epochs[a:b],
+            self.first_steps[a:b],
+            self.digests[a:b],
+        )
+
+
+class Order:
+    """The sampler as spans see it: pure, with the window asked last kept for the next call.
+
+    Args:
+        sampler: What is wanted.
+        slots: Which slots of the global batch this rank delivers.
+        bytes_of: What steps hold, from their picks and row ends.
+    """
+
+    def __init__(self, sampler: Sampler, slots: slice, bytes_of: BytesOf) -> None:
+        self.sampler = sampler
+        self._slots = slots
+        self._bytes_of = bytes_of
+        self._window: Window | None = None
+        self._ahead_steps = 1
+
+    def window(self, first: int, end: int | None) -> Window:
+        """Give a window that begins at or before `first` and holds it.
+
+        Windows grow 1, 2, 4, ... steps so that the first batch is not delayed.
+        """
+        window = self._window
+        if window is not None and first in window.steps:
+            return window
+        limit = max(1, LOOKAHEAD_ROWS // max(1, self.sampler.global_batch_size))
+        if window is None or first != window.steps.stop:
+            self._ahead_steps = 1
+        stop = first + min(self._ahead_steps, limit)
+        self._ahead_steps = min(self._ahead_steps * 2, limit)
+        self._window = self._work_out(range(first, stop if end is None else min(stop, end)))
+        return self._window
+
+    def span(self, step: int) -> Span:
+        """Give one step as a span of its own, without touching the kept window."""
+        return self._work_out(range(step, step + 1)).span(range(step, step + 1))
+
+    def _work_out(self, steps: range) -> Window:
+        picks = self.sampler.picks(steps, self._slots)
+        marks = np.searchsorted(picks.step, np.arange(steps.start, steps.stop + 1))
+        epochs, first_steps = self._epochs(steps)
+        return Window(
+            steps,
+            picks,
+            marks.tolist(),
+            epochs,
+            first_steps,
+            step_digests(pick_hashes(picks), marks),
+            self._bytes_of(picks, marks),
+        )
+
+    def _epochs(self, steps: range) -> tuple[list[int], list[int]]:
+        epochs: list[int] = []
+        first_steps: list[int] = []
+        next_first: int | None = -1
+        epoch = first = 0
+        for step in steps:
+            if next_first is not None and step >= next_first:
+                epoch, in_epoch = self.sampler.locate(step)
+                first = step - in_epoch
+                in_all = self.sampler.steps_in(epoch)
+                next_first = None if in_all is None else first + in_all
+            epochs.append(epoch)
+            first_steps.append(first)
+        return epochs, first_steps
+
+
+class Plan:
+    """Claims spans for builders, in step order; callable from any thread.
+
+    Its lock is not the ring's: the consumer's take must never wait for the arithmetic of the
+    order, only for the few lines that move a slot.
+
+    Args:
+        ring: Where the steps go.
+        order: Their picks.
+        span_steps: The longest span.
+    """
+
+    def __init__(self, ring: Ring[object], order: Order, span_steps: int) -> None:
+        self._ring = ring
+        self._order = order
+        self._span_steps = span_steps
+        self._ramp_steps = 1
+        self._lock = threading.Lock()
+
+    def claim(self) -> Span | None:
+        """Claim the next span, or None when no step can be claimed now."""
+        with self._lock:
+            first, claimable, end = self._ring.claimable()
+            if not claimable:
+                return None
+            wanted = min(claimable, self._ramp_steps)
+            window = self._order.window(first, end)
+            at = first - window.steps.start
+            steps = self._ring.claim(window.step_bytes[at : at + wanted])
+            if not steps:
+                return None
+            self._ramp_steps = min(self._ramp_steps * 2, self._span_steps)
+            return window.span(steps)
+
+
+def span_steps_for(step_bytes: int, prefetch: int, builders: int) -> int:
+    """Give the longest span: bounded by bytes, and so that every builder can have one."""
+    by_bytes = SPAN_BYTES // max(1, step_bytes)
+    by_ring = prefetch // (builders + 1)
+    return max(1, min(MAX_SPAN_STEPS, by_bytes, by_ring))

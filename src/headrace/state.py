@@ -1,0 +1,228 @@
+"""What a state says and how two of them are compared; pure arithmetic on JSON facts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import StateError
+from headrace.pick import Picks
+from headrace.rng import mix_array
+
+FORMAT_VERSION = 1
+_MASK = (1 << 64) - 1
+
+# Odd multipliers that spread the four numbers of a pick over 64 bits before mixing; they are
+# the first outputs of the mixer from states 1 to 4, made odd.
+_STEP, _SLOT, _SAMPLE, _REPEAT = (
+    np.uint64(value | 1)
+    for value in (
+        0x910A2DEC89025CC1,
+        0xBEEB8DA1658EEC67,
+        0xF893A2EEFB32555E,
+        0x71C18690EE42C90B,
+    )
+)
+
+
+def pick_hashes(picks: Picks) -> NDArray[np.uint64]:
+    """Give one 64-bit hash per pick, of (step, slot, sample, repeat).
+
+    `mix(step*a + slot*b + sample*c + repeat*d)` mod 2^64 with fixed odd a to d; the mixer is
+    that of the spec's section 2. Sums of these hashes are the digests of the state.
+    """
+    h = picks.sample.astype(np.uint64)
+    h *= _SAMPLE
+    h += picks.step.astype(np.uint64) * _STEP
+    h += picks.slot.astype(np.uint64) * _SLOT
+    if picks.repeat.any():
+        h += picks.repeat.astype(np.uint64) * _REPEAT
+    return mix_array(h)
+
+
+def step_digests(hashes: NDArray[np.uint64], ends: NDArray[np.int64]) -> list[int]:
+    """Sum hashes by step, mod 2^64.
+
+    Args:
+        hashes: `[rows]`.
+        ends: Row at which each step begins, and the end: `[steps + 1]`, ascending.
+    """
+    sums = np.zeros(len(hashes) + 1, np.uint64)
+    np.cumsum(hashes, out=sums[1:])
+    at = sums[ends]
+    return [int(digest) for digest in (at[1:] - at[:-1]).tolist()]
+
+
+def digest_of(facts: Any) -> str:
+    """Give 16 hex digits that identify JSON facts."""
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """An additive digest over what was delivered since a step.
+
+    The sum mod 2^64 over delivered (step, global slot, sample, repeat), so that consecutive
+    pieces and the ranks of a run add up; a jump of the cursor starts a new piece.
+    """
+
+    from_step: int
+    digest: int = 0
+
+    def plus(self, digest: int) -> History:
+        """Give the history with one more step."""
+        return History(self.from_step, (self.digest + digest) & _MASK)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give JSON facts."""
+        return {"from_step": self.from_step, "digest": f"{self.digest:016x}"}
+
+    @staticmethod
+    def from_json(facts: Mapping[str, Any]) -> History:
+        """Read what `to_json` gave."""
+        return History(int(facts["from_step"]), int(str(facts["digest"]), 16))
+
+
+@dataclass(frozen=True, slots=True)
+class BadSample:
+    """A sample that could not be read and was survived.
+
+    Attributes:
+        step: Global step of the batch.
+        index: Sample index.
+        where: Key and byte range, where the dataset can tell.
+        reason: The error, in a line.
+    """
+
+    step: int
+    index: int
+    where: str
+    reason: str
+
+    def to_json(self) -> list[Any]:
+        """Give JSON facts."""
+        return [self.step, self.index, self.where, self.reason]
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """What the consumer has taken: replaced as a whole, so any thread may read it.
+
+    Attributes:
+        next_step: Global step of the batch that comes next.
+        history: Digest of the picks delivered so far.
+        content: Digest of the bytes delivered so far, where asked for.
+        bad: Samples survived so far.
+        nested: State of stateful user objects after the last batch taken, by role.
+    """
+
+    next_step: int
+    history: History
+    content: History | None = None
+    bad: tuple[BadSample, ...] = ()
+    nested: Mapping[str, Any] = field(default_factory=dict)
+
+    def jumped(self, step: int) -> Cursor:
+        """Give the cursor at another step: a jump starts new pieces of history."""
+        if step == self.next_step:
+            return self
+        content = None if self.content is None else History(step)
+        return replace(self, next_step=step, history=History(step), content=content)
+
+
+Schedule = tuple[tuple[int, int, int], ...]
+"""Pieces `(from_step, global_batch, data_revision)`, ascending, the first from step 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The facts of a loader that a state must agree with.
+
+    Attributes:
+        seed: Seed of the loader.
+        global_batch: Rows of a full global batch now.
+        sampler: Fingerprint of the sampler, without its sizes (those are in the schedule).
+        dataset: Fingerprint of the dataset.
+    """
+
+    seed: int
+    global_batch: int
+    sampler: Mapping[str, Any]
+    dataset: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give JSON facts."""
+        return {
+            "seed": self.seed,
+            "global_batch": self.global_batch,
+            "sampler": dict(self.sampler),
+            "dataset": dict(self.dataset),
+        }
+
+
+def differences(
+    state: Mapping[str, Any], identity: Identity, allow: Collection[str] = ()
+) -> dict[str, tuple[Any, Any]]:
+    """Compare a state with a loader, field by field.
+
+    Args:
+        state: What `state_dict` gave.
+        identity: The loader that is to go on from it.
+        allow: "global_batch" and "dataset" are not compared where named.
+
+    Returns:
+        Field name ('/'-joined) to (value in the state, value of the loader).
+    """
+    ours = identity.to_json()
+    found: dict[str, tuple[Any, Any]] = {}
+    for name, value in ours.items():
+        if name in allow:
+            continue
+        theirs = state.get(name)
+        if isinstance(value, dict) and isinstance(theirs, Mapping):
+            for key in sorted(value.keys() | theirs.keys()):
+                if theirs.get(key) != value.get(key):
+                    found[f"{name}/{key}"] = (theirs.get(key), value.get(key))
+        elif theirs != value:
+            found[name] = (theirs, value)
+    return found
+
+
+def check_version(state: Mapping[str, Any]) -> None:
+    """Refuse what is not a state of this format.
+
+    Raises:
+        StateError: It has another version, or lacks fields.
+    """
+    if not isinstance(state, Mapping) or "version" not in state:
+        raise StateError({"version": (None, FORMAT_VERSION)}, "This is no state of a Loader.")
+    if state["version"] != FORMAT_VERSION:
+        raise StateError(
+            {"version": (state["version"], FORMAT_VERSION)},
+            "It was written by another version of headrace.",
+        )
+    wanted = ("next_step", "seed", "global_batch", "sampler", "dataset", "order_check", "history")
+    missing = {name: (None, "required") for name in wanted if name not in state}
+    if missing:
+        raise StateError(missing, "The state is incomplete.")
+    step = state["next_step"]
+    if not isinstance(step, int) or step < 0:
+        raise StateError({"next_step": (step, "a step from 0 on")})
+
+
+def order_check(picks: Picks) -> str:
+    """Give the digest of the global picks of one step, in order."""
+    total = step_digests(pick_hashes(picks), np.array([0, len(picks)]))[0]
+    return f"{total:016x}"
+
+
+def schedule_from_json(pieces: Sequence[Sequence[int]]) -> Schedule:
+    """Read the schedule of a state."""
+    return tuple((int(a), int(b), int(c)) for a, b, c in pieces)
