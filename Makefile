@@ -1,0 +1,93 @@
+# Every target does its own set-up; all it needs is make and Python 3.11 or newer.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo "$$python"; break; }; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := $(PIP) install --constraint constraints.txt --build-constraint constraints.txt
+# A stamp is remade when what it was installed from is newer.
+PINS := pyproject.toml constraints.txt
+
+.PHONY: help demo test test-full check format-check lint layers types docs docs-serve wheel \
+	tables format bench clean
+
+help:  ## List the targets
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- set-up ---------------------------------------------------------------------------------
+
+.venv/stamp-venv:
+	@test -n "$(PYTHON)" || { echo "headrace needs Python 3.11 or newer; name one: make PYTHON=..."; exit 1; }
+	@echo "Setting up .venv, once: a minute or two, most of it for torch."
+	@$(PYTHON) -m venv --clear .venv
+	@$(PIP) install --constraint constraints.txt pip
+	@touch $@
+
+.venv/stamp-run: .venv/stamp-venv $(PINS)
+	@$(INSTALL) --editable '.[cli,uvloop]'
+	@touch $@
+
+.venv/stamp-dev: .venv/stamp-run
+	@$(INSTALL) --editable '.[cli,uvloop]' --group dev
+	@touch $@
+
+.venv/stamp-bench: .venv/stamp-run
+	@$(INSTALL) --editable '.[cli,uvloop]' --group bench
+	@touch $@
+
+# --- use ------------------------------------------------------------------------------------
+
+demo: .venv/stamp-run  ## Train a small model through the loader, stop it, resume it exactly
+	$(BIN)/headrace demo
+
+bench: .venv/stamp-bench  ## Measure headrace beside other loaders, the quick form
+	$(BIN)/python -m benchmarks --quick
+
+# --- tests and checks -----------------------------------------------------------------------
+
+test: .venv/stamp-dev  ## Run the tests, a quick subset of the big matrices (SEED=n replays)
+	$(BIN)/python -m pytest --session-timeout=1200 $(if $(SEED),--seed=$(SEED))
+
+test-full: .venv/stamp-dev  ## Run the tests with every matrix whole
+	$(BIN)/python -m pytest --full $(if $(SEED),--seed=$(SEED))
+
+check: format-check lint layers types docs wheel  ## Run all checks that are not tests
+
+format-check: .venv/stamp-dev
+	$(BIN)/ruff format --check .
+
+lint: .venv/stamp-dev
+	$(BIN)/ruff check .
+
+layers: .venv/stamp-dev
+	$(BIN)/lint-imports --no-cache
+
+types: .venv/stamp-dev
+	$(BIN)/mypy
+
+docs: .venv/stamp-dev  ## Build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+docs-serve: .venv/stamp-dev  ## Serve the documentation on this machine
+	$(BIN)/mkdocs serve
+
+wheel: .venv/stamp-dev
+	bash .ci/check-wheel
+
+tables: .venv/stamp-dev  ## Remake docs/coverage.md and docs/errors.md
+	$(BIN)/python docs/make_coverage.py
+	$(BIN)/python docs/make_errors.py
+
+format: .venv/stamp-dev  ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## Remove everything that make made
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
