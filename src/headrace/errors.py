@@ -149,7 +149,35 @@ class SampleError(HeadraceError):
 
 
 class CollateError(DataError):
-    """Samples of one batch do not fit together."""
+    """Samples of one batch do not fit together.
+
+    Attributes:
+        field: The '/'-joined name of the column, empty when it is about whole samples.
+        indices: The dataset indices of the samples that disagree, or of the one at fault.
+    """
+
+    def __init__(self, message: str, field: str = "", indices: tuple[int, ...] = ()) -> None:
+        self.field = field
+        self.indices = indices
+        super().__init__(message)
+
+
+class UnknownColumnError(HeadraceError, KeyError):
+    """A batch has no column of this name.
+
+    Attributes:
+        name: The name asked for.
+        names: The names that the batch has.
+    """
+
+    def __init__(self, name: str, names: tuple[str, ...]) -> None:
+        self.name = name
+        self.names = names
+        super().__init__(name, names)
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument; a sentence is easier to read.
+        return f"no column {self.name!r}; this batch has {', '.join(map(repr, self.names))}."
 
 
 class TooManyBadSamplesError(DataError):
