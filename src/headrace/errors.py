@@ -233,6 +233,18 @@ class LoopRunningError(HeadraceError, RuntimeError):
         )
 
 
+class CannotStartThreadError(HeadraceError, RuntimeError):
+    """This platform or process starts no thread; what wanted one does its work on the caller.
+
+    Attributes:
+        name: Name that the thread would have had.
+    """
+
+    def __init__(self, name: str, cause: str) -> None:
+        self.name = name
+        super().__init__(f"cannot start thread {name!r}: {cause}. Use workers=0.")
+
+
 class ReaderDiedError(HeadraceError, RuntimeError):
     """A thread or the loop of headrace ended by an error of its own; the fault is ours."""
 
