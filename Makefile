@@ -72,10 +72,10 @@ types: .venv/stamp-dev
 	$(BIN)/mypy
 
 docs: .venv/stamp-dev  ## Build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 docs-serve: .venv/stamp-dev  ## Serve the documentation on this machine
-	$(BIN)/mkdocs serve
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 wheel: .venv/stamp-dev
 	bash .ci/check-wheel
