@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -33,6 +33,18 @@ class Picks:
 
     def __getitem__(self, rows: slice) -> Picks:
         return Picks(self.step[rows], self.slot[rows], self.sample[rows], self.repeat[rows])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Picks]) -> Picks:
+        """Give the picks of all parts, in their order; one part is given as it is."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([part.step for part in parts] or [np.zeros(0, np.int64)]),
+            np.concatenate([part.slot for part in parts] or [np.zeros(0, np.int64)]),
+            np.concatenate([part.sample for part in parts] or [np.zeros(0, np.int64)]),
+            np.concatenate([part.repeat for part in parts] or [np.zeros(0, np.int32)]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

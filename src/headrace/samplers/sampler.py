@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from headrace.pick import Picks
 
@@ -23,7 +23,7 @@ class Sampler(ABC):
           GLOBAL batch, so a rank asks for its own slice of slots.
     """
 
-    resume: ClassVar[Resume] = "seek"
+    resume: Resume = "seek"
     """How a state of this sampler is restored: "seek" O(1), "replay" O(epoch), "none" never."""
 
     @property
@@ -92,6 +92,8 @@ class Sampler(ABC):
         from headrace.errors import ConfigError
 
         raise ConfigError(
-            "allow", "a sampler whose schedule can change", type(self).__name__,
+            "allow",
+            "a sampler whose schedule can change",
+            type(self).__name__,
             "Resume with the batch size and data that the state was made with.",
         )
