@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +132,38 @@ class Opened:
         return None
 
 
-class Dataset(Opened, ABC):
+class Composable(Opened):
+    """What both indexed kinds of dataset can be made into; see `headrace.datasets.compose`."""
+
+    def subset(self, indices: Iterable[int] | NDArray[Any]) -> Any:
+        """Give a dataset of some samples, in this order; they may repeat."""
+        from headrace.datasets.compose import Subset
+
+        return Subset(self, indices)
+
+    def split(self, sizes: Sequence[float], seed: int | None = 42) -> tuple[Any, ...]:
+        """Give disjoint datasets that together are this one: `train, test = data.split([.9, .1])`.
+
+        Args:
+            sizes: Shares that sum to 1, or counts that sum to the length.
+            seed: Decides which sample goes where; None cuts in order.
+        """
+        from headrace.datasets.compose import split
+
+        return split(self, sizes, seed)
+
+    def map(self, function: Callable[[Any], Any]) -> Dataset:
+        """Give a dataset of `function(sample)`.
+
+        The function must be pure and is called on reader threads, several at once. A sample of
+        a BulkDataset is a dict of tensors, one per delivered column.
+        """
+        from headrace.datasets.compose import map_samples
+
+        return map_samples(self, function)
+
+
+class Dataset(Composable, ABC):
     """Index to sample. Implement `__len__` and exactly one way to get a sample:
 
     - `async get(index)`: may wait; runs on the engine's loop, many at once.
@@ -157,8 +188,18 @@ class Dataset(Opened, ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    def select(self, *keys: Hashable) -> Dataset:
+        """Give a dataset of some parts of each sample, as a dict.
 
-class BulkDataset(Opened, ABC):
+        Args:
+            keys: Keys of a mapping, or positions of a tuple or list.
+        """
+        from headrace.datasets.compose import select_parts
+
+        return select_parts(self, keys)
+
+
+class BulkDataset(Composable, ABC):
     """Indices to rows of a stored layout: the fast path, with no Python per sample.
 
     Implement `__len__`, `layout` and one of `read_into` (may wait, runs on the loop) and
@@ -177,6 +218,16 @@ class BulkDataset(Opened, ABC):
     def delivered(self) -> Layout:
         """The columns as `deliver` hands them out. Open columns keep their open dimension."""
         return self.layout
+
+    def select(self, *names: str) -> BulkDataset:
+        """Give a dataset that delivers some columns, in the order named.
+
+        Stored columns are still read whole, since any delivered one may need them; a dataset
+        that knows better overrides this.
+        """
+        from headrace.datasets.rows import SelectRows
+
+        return SelectRows(self, names)
 
     def sizes(self, indices: Indices) -> Mapping[str, NDArray[np.int64]]:
         """Give the length of each open column for each index, without I/O."""
@@ -205,9 +256,7 @@ class BulkDataset(Opened, ABC):
         """Whether reads must go to the event loop: true where no blocking twin exists."""
         return type(self).read_into_blocking is BulkDataset.read_into_blocking
 
-    def deliver(
-        self, stored: Mapping[str, torch.Tensor], out: Mapping[str, torch.Tensor]
-    ) -> None:
+    def deliver(self, stored: Mapping[str, torch.Tensor], out: Mapping[str, torch.Tensor]) -> None:
         """Turn stored rows into delivered rows: slicing and widening, where the batch lands.
 
         Pure and vectorised in torch; never called while `delivered` equals `layout`. Rows are

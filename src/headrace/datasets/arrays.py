@@ -1,0 +1,148 @@
+"""Arrays in memory, or mapped by the caller: one row per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headrace.datasets.bounds import Indices, as_run, check_indices
+from headrace.datasets.dataset import BulkDataset, Column, Layout, Out
+from headrace.datasets.names import wanted_names
+from headrace.errors import ConfigError
+
+ArrayLike = np.ndarray[Any, np.dtype[Any]] | torch.Tensor
+
+
+class Arrays(BulkDataset):
+    """Columns given as numpy arrays or CPU tensors of equal length.
+
+    `Arrays({"image": x, "label": y})` names the columns; `Arrays(x, y)` names them "0", "1".
+    The arrays are kept as they are and never written: the caller's memory, a map included, is
+    read in place, so do not change it while a loader runs. Native, contiguous arrays are read
+    at the speed of np.take; others (big-endian, sliced, transposed) give native, right values
+    somewhat slower and without a copy of the whole.
+
+    Args:
+        arrays: One mapping, or arrays one after another.
+
+    Raises:
+        ConfigError: No array, unequal lengths, a 0-d array, or a dtype or device that numpy
+            does not have.
+    """
+
+    def __init__(self, *arrays: ArrayLike | Mapping[str, ArrayLike]) -> None:
+        self._columns = {name: _as_numpy(name, array) for name, array in _named(arrays).items()}
+        self._length = _common_length(self._columns)
+        self._layout: Layout = tuple(
+            Column(name, array.dtype.newbyteorder("="), array.shape[1:])
+            for name, array in self._columns.items()
+        )
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
+
+    @property
+    def columns(self) -> Mapping[str, NDArray[Any]]:
+        """The arrays by name, without a copy."""
+        return dict(self._columns)
+
+    def select(self, *names: str) -> Arrays:
+        """Give a dataset of some columns, which share this one's memory."""
+        return Arrays({name: self._columns[name] for name in wanted_names(names, self._columns)})
+
+    def read_into_blocking(self, indices: Indices, out: Out, rows: Indices) -> None:
+        check_indices(indices, self._length, self)
+        run = as_run(rows)
+        for name, array in self._columns.items():
+            into = out[name]
+            assert isinstance(into, np.ndarray)
+            if run is None:
+                into[rows] = array[indices]
+            elif array.dtype.isnative and array.flags.c_contiguous:
+                # Indices are checked: "clip" spares np.take its own check and a second copy.
+                np.take(array, indices, axis=0, out=into[run], mode="clip")
+            else:
+                # np.take would first copy the whole of such an array.
+                into[run] = array[indices]
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {
+            "kind": "Arrays",
+            "samples": self._length,
+            "columns": [[c.name, c.dtype.str, list(c.shape)] for c in self._layout],
+        }
+
+    def __repr__(self) -> str:
+        return f"Arrays({', '.join(self._columns)}: {self._length} rows)"
+
+
+def _named(
+    arrays: tuple[ArrayLike | Mapping[str, ArrayLike], ...],
+) -> Mapping[str, ArrayLike]:
+    named: dict[str, ArrayLike] = {}
+    for position, array in enumerate(arrays):
+        if not isinstance(array, Mapping):
+            named[str(position)] = array
+        elif len(arrays) == 1:
+            named.update(array)
+        else:
+            raise ConfigError("arrays", "one mapping, or arrays", "a mapping among others")
+    if not named:
+        raise ConfigError("arrays", "at least one array", "none")
+    return named
+
+
+def _as_numpy(name: str, array: ArrayLike) -> NDArray[Any]:
+    if isinstance(array, torch.Tensor):
+        array = _tensor_as_numpy(name, array)
+    if not isinstance(array, np.ndarray):
+        raise ConfigError(name, "a numpy array or a CPU tensor", type(array).__name__)
+    # A plain view: subclasses such as np.memmap cost several times as much per call.
+    plain = np.asarray(array)
+    if plain.ndim == 0:
+        raise ConfigError(name, "one row per sample", "a 0-d array")
+    if plain.dtype.kind not in "biufc":
+        raise ConfigError(
+            name,
+            "numbers",
+            f"dtype {plain.dtype}",
+            "Encode strings and dates as numbers, or give a list of samples.",
+        )
+    return plain
+
+
+def _tensor_as_numpy(name: str, tensor: torch.Tensor) -> NDArray[Any]:
+    if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        raise ConfigError(
+            name,
+            "a dense tensor on the CPU",
+            f"{tensor.layout} on {tensor.device}",
+            "Move it once: tensor.cpu().",
+        )
+    try:
+        array: NDArray[Any] = tensor.detach().numpy()
+    except (TypeError, RuntimeError) as error:
+        raise ConfigError(
+            name, "a dtype that numpy has", str(tensor.dtype), "Convert it once: tensor.float()."
+        ) from error
+    return array
+
+
+def _common_length(columns: Mapping[str, NDArray[Any]]) -> int:
+    (first, array), *others = columns.items()
+    for name, other in others:
+        if len(other) != len(array):
+            raise ConfigError(
+                "arrays",
+                "columns of one length",
+                f"{first}: {len(array)} rows, {name}: {len(other)} rows",
+            )
+    return len(array)

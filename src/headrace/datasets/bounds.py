@@ -1,0 +1,69 @@
+"""Checks of sample indices, one vectorised pass for a whole read."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import IndexOutOfRangeError
+
+Indices = NDArray[np.int64]
+
+
+def as_indices(indices: Iterable[int] | NDArray[Any]) -> Indices:
+    """Give indices as int64 `[k]`, whatever integers they came as.
+
+    Raises:
+        TypeError: They are not whole numbers, or not one-dimensional.
+    """
+    given = np.asarray(indices if isinstance(indices, np.ndarray) else list(indices))
+    if given.size == 0:
+        return np.empty(0, np.int64)
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        raise TypeError(
+            f"indices: wanted one dimension of whole numbers, got {given.dtype} {given.shape}"
+        )
+    return given.astype(np.int64, copy=False)
+
+
+def check_indices(indices: Indices, length: int, what: object) -> None:
+    """Refuse indices outside `[0, length)`; negative ones never wrap.
+
+    Args:
+        indices: int64 `[k]`.
+        length: Samples there are.
+        what: The dataset, for the message.
+
+    Raises:
+        IndexOutOfRangeError: Names the first bad index.
+    """
+    # Seen as unsigned a negative index is huge, so one maximum covers both ends.
+    if len(indices) and int(indices.view(np.uint64).max()) >= length:
+        bad = indices[(indices < 0) | (indices >= length)]
+        raise IndexOutOfRangeError(int(bad[0]), length, str(what))
+
+
+def check_index(index: int, length: int, what: object) -> int:
+    """Give one index as an int, refused as `check_indices` does."""
+    whole = operator.index(index)
+    if not 0 <= whole < length:
+        raise IndexOutOfRangeError(whole, length, str(what))
+    return whole
+
+
+def as_run(rows: Indices) -> slice | None:
+    """Give distinct rows as a slice where they are a, a + 1, ..., b - 1; else None.
+
+    The engine nearly always asks so, and a slice of a column is a view, hence needs no copy.
+    """
+    if not len(rows):
+        return slice(0, 0)
+    first, last = int(rows[0]), int(rows[-1])
+    # Distinct and ascending between these ends leaves room for no other rows.
+    if last - first != len(rows) - 1 or np.count_nonzero(rows[1:] < rows[:-1]):
+        return None
+    return slice(first, last + 1)

@@ -1,0 +1,107 @@
+"""Copies many rows out of several arrays in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headrace.datasets.bounds import Indices, as_run
+
+# torch counts elements in 64 bits: the view below has (span * row) of them.
+LARGEST_VIEW_BYTES = 2**62
+
+
+class RowGather:
+    """Rows of one byte width, anywhere in some arrays, copied by ONE strided view over all.
+
+    The view begins at the lowest array and has a row at every byte up to the end of the
+    highest, so a row is addressed by its byte offset and alignment does not matter. Rows in the
+    holes between the arrays exist in the view and must never be asked for: the caller checks
+    its indices first.
+
+    torch.index_select copies it, as it writes straight to its destination and lets go of the
+    interpreter lock: a row that must come from disk then stalls only the reading thread. numpy
+    would hold the lock for fewer than 500 rows, and np.take would copy the whole view first.
+
+    Attributes:
+        starts_bytes: Where each array begins in the view, int64 `[arrays]`.
+    """
+
+    def __init__(
+        self,
+        arrays: Sequence[NDArray[Any]],
+        row_bytes: int,
+        largest_view_bytes: int = LARGEST_VIEW_BYTES,
+    ) -> None:
+        addresses = [array.__array_interface__["data"][0] for array in arrays]
+        lowest = min(addresses)
+        span_bytes = (
+            max(address + array.nbytes for address, array in zip(addresses, arrays, strict=True))
+            - lowest
+        )
+        self.row_bytes = row_bytes
+        self.starts_bytes: Indices = np.array(addresses, np.int64) - lowest
+        self._arrays = tuple(arrays)
+        self._view: torch.Tensor | None = None
+        # Arrays very far apart with very long rows would overflow the view: go one by one.
+        if span_bytes * row_bytes < largest_view_bytes:
+            self._view = _rows_at_every_byte(lowest, span_bytes, row_bytes, self._arrays)
+
+    def read(self, offsets_bytes: Indices, out: NDArray[Any], rows: Indices) -> None:
+        """Copy the row at `offsets_bytes[i]` of the view into row `rows[i]` of `out`.
+
+        Args:
+            offsets_bytes: int64 `[k]`, each at least `row_bytes` before the end of an array.
+            out: `[*, n]`, C-contiguous, of `row_bytes` a row.
+            rows: int64 `[k]`, distinct.
+        """
+        into = out.view(np.uint8)
+        if self._view is None:
+            self._read_one_by_one(offsets_bytes, into, rows)
+            return
+        wanted = torch.from_numpy(offsets_bytes)
+        run = as_run(rows)
+        if run is not None:
+            torch.index_select(self._view, 0, wanted, out=torch.from_numpy(into[run]))
+        else:
+            into[rows] = torch.index_select(self._view, 0, wanted).numpy()
+
+    def _read_one_by_one(
+        self, offsets_bytes: Indices, into: NDArray[np.uint8], rows: Indices
+    ) -> None:
+        order = np.argsort(self.starts_bytes, kind="stable")
+        starts = self.starts_bytes[order]
+        found = np.searchsorted(starts, offsets_bytes, side="right") - 1
+        flat = [self._arrays[i].reshape(-1).view(np.uint8) for i in order.tolist()]
+        for array, offset, row in zip(
+            found.tolist(), offsets_bytes.tolist(), rows.tolist(), strict=True
+        ):
+            start = offset - int(starts[array])
+            into[row] = flat[array][start : start + self.row_bytes]
+
+
+class _Memory:
+    """Bare memory as numpy reads it, holding the arrays that own it."""
+
+    def __init__(self, interface: dict[str, Any], owners: Sequence[NDArray[Any]]) -> None:
+        self.__array_interface__ = interface
+        self.owners = owners
+
+
+def _rows_at_every_byte(
+    address: int, span_bytes: int, row_bytes: int, owners: Sequence[NDArray[Any]]
+) -> torch.Tensor:
+    # torch has no read-only tensors and warns of read-only arrays, so the memory is declared
+    # writable. Nothing writes to it: the tensor stays inside RowGather.
+    interface = {
+        "version": 3,
+        "data": (address, False),
+        "shape": (max(span_bytes - row_bytes + 1, 0), row_bytes),
+        "strides": (1, 1),
+        "typestr": "|u1",
+    }
+    return torch.from_numpy(np.asarray(_Memory(interface, owners)))

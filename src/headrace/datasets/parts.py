@@ -1,0 +1,47 @@
+"""Datasets made of other datasets: what they hand on to their parts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from headrace.datasets.bounds import Indices
+from headrace.datasets.dataset import Opened
+
+
+class OverParts(Opened):
+    """Hands the lifecycle on to the parts, each once however often it takes part."""
+
+    parts: tuple[Any, ...]
+
+    def _each(self) -> Iterator[Any]:
+        return iter({id(part): part for part in self.parts}.values())
+
+    async def open(self) -> None:
+        for part in self._each():
+            await part.open()
+
+    async def aclose(self) -> None:
+        for part in self._each():
+            await part.aclose()
+
+    def thread_open(self) -> None:
+        for part in self._each():
+            part.thread_open()
+
+    def thread_close(self) -> None:
+        for part in self._each():
+            part.thread_close()
+
+
+def fingerprints_of(parts: Sequence[Any]) -> str:
+    """Give one short digest of the fingerprints of some datasets, in order."""
+    listed = json.dumps([part.fingerprint() for part in parts], sort_keys=True)
+    return hashlib.sha256(listed.encode()).hexdigest()[:16]
+
+
+def digest_of(indices: Indices) -> str:
+    """Give a short digest of some indices, the same on every machine."""
+    return hashlib.sha256(indices.astype("<i8").tobytes()).hexdigest()[:16]

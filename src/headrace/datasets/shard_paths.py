@@ -1,0 +1,98 @@
+"""Which files a dataset is made of."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from urllib.parse import unquote, urlsplit
+
+from headrace.errors import ConfigError, NotFoundError
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def find_files(paths: Paths, suffix: str | None) -> list[str]:
+    """Give absolute paths of files that exist.
+
+    A list keeps its order. The files of a directory, or those that fit a pattern (`*`, `?`,
+    `[..]`, `**`), come sorted by the bytes of their path, so the order is the same on every
+    machine: "10.npy" before "9.npy". Names that begin with a dot are left out.
+
+    Args:
+        paths: A file, directory, pattern, `file://` URL, or a list of these.
+        suffix: Which files of a directory count; None refuses directories.
+
+    Raises:
+        ConfigError: Nothing is given, a directory or pattern holds nothing, or a URL is remote.
+        NotFoundError: A file does not exist.
+    """
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    found = [path for given in paths for path in _expand(_local(given), suffix)]
+    if not found:
+        raise ConfigError("paths", "at least one shard", list(paths))
+    return found
+
+
+def common_root(paths: Sequence[str]) -> str:
+    """Give the deepest directory that holds all files."""
+    return os.path.commonpath([os.path.dirname(path) for path in paths])
+
+
+def name_in(root: str, path: str) -> str:
+    """Give a path relative to the root, '/'-separated, so it is the same on every machine."""
+    return os.path.relpath(path, root).replace(os.sep, "/")
+
+
+def _local(given: str | os.PathLike[str]) -> str:
+    path = os.fspath(given)
+    if path.startswith("file://"):
+        return unquote(urlsplit(path).path)
+    if _SCHEME.match(path):
+        raise ConfigError(
+            "paths",
+            "local files",
+            _without_secrets(path),
+            "Remote buckets are not in this version: copy the shards to a local directory.",
+        )
+    return path
+
+
+def _without_secrets(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _expand(path: str, suffix: str | None) -> list[str]:
+    path = os.path.abspath(path)
+    if os.path.isdir(path):
+        return _in_directory(path, suffix)
+    # A file that exists is meant as it is, though its name may hold a bracket.
+    if not os.path.exists(path) and glob.has_magic(path):
+        return _in_pattern(path)
+    if not os.path.isfile(path):
+        raise NotFoundError(os.path.dirname(path), os.path.basename(path))
+    return [path]
+
+
+def _in_directory(path: str, suffix: str | None) -> list[str]:
+    if suffix is None:
+        raise ConfigError("paths", "files", path, "Name the files, or a pattern like dir/*.bin.")
+    names = [
+        name for name in os.listdir(path) if name.endswith(suffix) and not name.startswith(".")
+    ]
+    files = [file for name in names if os.path.isfile(file := os.path.join(path, name))]
+    if not files:
+        raise ConfigError("paths", f"a directory that holds {suffix} files", path)
+    return sorted(files, key=os.fsencode)
+
+
+def _in_pattern(pattern: str) -> list[str]:
+    files = [file for file in glob.glob(pattern, recursive=True) if os.path.isfile(file)]
+    if not files:
+        raise ConfigError("paths", "a pattern that fits some files", pattern)
+    return sorted(files, key=os.fsencode)
