@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -104,7 +104,7 @@ class Batch:
     def __contains__(self, name: object) -> bool:
         return name in self.names
 
-    def __getitem__(self, key: str | int) -> Any:
+    def __getitem__(self, key: str | SupportsIndex) -> Any:
         """Give a column by name, or by position (negative ones count from the end).
 
         Raises:
@@ -224,7 +224,8 @@ def _unpickled(names: tuple[str, ...], columns: tuple[Any, ...], facts: dict[str
 def _describe(column: Any) -> str:
     if isinstance(column, torch.Tensor):
         place = "" if column.device.type == "cpu" else f" on {column.device}"
-        return f"{str(column.dtype).removeprefix('torch.')} {list(column.shape)}{place}"
+        shape = f"nested, {column.size(0)} rows" if column.is_nested else list(column.shape)
+        return f"{str(column.dtype).removeprefix('torch.')} {shape}{place}"
     if isinstance(column, Sequence) and not isinstance(column, str):
         return f"{type(column).__name__} of {len(column)}"
     return repr(column)
@@ -232,7 +233,7 @@ def _describe(column: Any) -> str:
 
 def _owned(column: torch.Tensor) -> torch.Tensor:
     # torch pickles the whole storage under a view, which here may be a block of many steps.
-    if column.layout is not torch.strided:
+    if column.is_nested or column.layout is not torch.strided:
         return column
     own_bytes = column.numel() * column.element_size()
     return column if column.untyped_storage().nbytes() == own_bytes else column.clone()

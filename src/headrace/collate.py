@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,8 +12,17 @@ from numpy.typing import NDArray
 
 from headrace.batch import Batch
 from headrace.errors import CollateError, ConfigError
-from headrace.nesting import LEAF, ROOT_NAME, Nesting, join, level_of, parts_of
-from headrace.stack import Empty, cure_for, describe, form_of, stack, to_tensor
+from headrace.nesting import (
+    LEAF,
+    ROOT_NAME,
+    Nesting,
+    check_keys,
+    fields_of,
+    join,
+    level_of,
+    parts_of,
+)
+from headrace.stack import Empty, describe, form_of, stack, to_tensor
 
 Indices = Sequence[int] | NDArray[np.int64]
 
@@ -31,14 +40,14 @@ class Columns:
     Attributes:
         names: '/'-joined names, all different.
         values: A tensor `[num_rows, ...]` or a list of `num_rows` host values for each name.
-        structure: How the columns nest; None where they are flat.
         num_rows: Rows in the batch.
+        structure: How the columns nest; None where they are flat.
     """
 
     names: tuple[str, ...]
     values: tuple[Any, ...]
-    structure: Nesting | None
     num_rows: int
+    structure: Nesting | None = None
 
 
 class Collator(Protocol):
@@ -84,47 +93,45 @@ def default_collate(
             columns.append(stack(values, field=names[-1], indices=indices, empty=empty))
             return LEAF
         kind, keys = level
+        check_keys(name, keys)
         _check_level(values, kind, keys, name, indices)
-        rows = [parts_of(value, kind, keys) for value in values]
-        inner = tuple(
-            collect(list(part), join(name, key))
-            for key, part in zip(keys, zip(*rows, strict=True), strict=True)
-        )
-        return Nesting(kind, keys, inner)
+        inner = zip(keys, fields_of(values, kind, keys), strict=True)
+        return Nesting(kind, keys, tuple(collect(part, join(name, key)) for key, part in inner))
 
     structure = collect(samples, "")
     _check_distinct(names)
-    return Columns(tuple(names), tuple(columns), structure, len(samples))
+    return Columns(tuple(names), tuple(columns), len(samples), structure)
 
 
-def as_columns(value: Any, rows: int, what: str = "the collate function") -> Columns:
+def as_columns(value: Any, rows: int | None, what: str = "the collate function") -> Columns:
     """Check what user code gave as a batch and name its columns.
 
-    Arrays become tensors without a copy where torch can share them. A list of host values
-    (text, numbers) stays as it is. An open column "x" may have any length beside "x/offsets"
-    of `rows + 1`.
+    Tensors stay as they are; arrays become tensors, shared where that is safe. What holds no
+    tensor (a list of text, a flag) is one host column, kept as it is. Keys may hold '/', so that
+    a transform can return `{**batch, "x": ...}`. An open column "x" may have any length beside
+    "x/offsets" of `rows + 1`.
 
     Args:
         value: A tensor, array, nesting of these, Columns or Batch.
-        rows: How many rows there must be.
+        rows: How many rows there must be; None takes the count of the first tensor.
         what: Who made it, for messages.
 
     Raises:
-        CollateError: No tensor among the columns, a column of other length, or a value that is
-            no column.
+        CollateError: No tensor among the columns, or a column of other length.
     """
     if isinstance(value, Batch):
-        value = Columns(value.names, value.columns, value.structure, value.num_rows)
+        value = Columns(value.names, value.columns, value.num_rows, value.structure)
     if isinstance(value, Columns):
-        return _checked(value, rows, what)
+        values = tuple(map(_as_column, value.values))
+        return _checked(replace(value, values=values), rows, what)
     names: list[str] = []
     columns: list[Any] = []
 
     def collect(part: Any, name: str) -> Nesting:
-        level = None if _is_host_list(part) else level_of(part)
+        level = level_of(part) if _holds_tensor(part) else None
         if level is None:
             names.append(name or ROOT_NAME)
-            columns.append(_as_column(part, names[-1], what))
+            columns.append(_as_column(part))
             return LEAF
         kind, keys = level
         inner = zip(keys, parts_of(part, kind, keys), strict=True)
@@ -132,7 +139,8 @@ def as_columns(value: Any, rows: int, what: str = "the collate function") -> Col
 
     structure = collect(value, "")
     _check_distinct(names)
-    made = _checked(Columns(tuple(names), tuple(columns), structure, rows), rows, what)
+    num_rows = _count_rows(names, columns) if rows is None else rows
+    made = _checked(Columns(tuple(names), tuple(columns), num_rows, structure), rows, what)
     _check_rows(made, what)
     return made
 
@@ -153,18 +161,41 @@ def collate_names(columns: Columns, names: Sequence[str] | None) -> Columns:
     return replace(columns, names=tuple(names))
 
 
-def check_transformed(before_rows: int, columns: Columns) -> None:
+def check_transformed(before_rows: int, after: Columns, free: Collection[str] = ()) -> None:
     """Check that a batch transform kept the rows, since keys and weights belong to them.
 
+    Args:
+        before_rows: Rows of the batch that the transform was given.
+        after: What it gave, by `as_columns`.
+        free: Names of columns that need not go by rows; `free_columns` of the batch given.
+
     Raises:
-        ConfigError: The row count changed.
+        ConfigError: The row count of the batch or of a column changed.
     """
-    if columns.num_rows != before_rows:
+    for name, value in zip(after.names, after.values, strict=True):
+        if name not in free and _goes_by_rows(name, value, after.names):
+            found = _rows_of(value)
+            rows = None if found is None else found - name.endswith(OFFSETS)
+            _check_kept(before_rows, rows, f" in column {name!r}")
+    _check_kept(before_rows, after.num_rows, "")
+
+
+def free_columns(batch: Batch) -> frozenset[str]:
+    """Name the columns of a batch that do not go by rows (see `Columns`)."""
+    return frozenset(
+        name
+        for name, value in batch.items()
+        if _rows_of(value) != batch.num_rows + name.endswith(OFFSETS)
+    )
+
+
+def _check_kept(wanted: int, found: int | None, where: str) -> None:
+    if found != wanted:
         raise ConfigError(
             "transform",
-            f"a batch of {before_rows} rows, as it was given",
-            f"{columns.num_rows} rows",
-            "Drop or repeat samples in the sampler; set weights in the loss.",
+            f"{wanted} rows{where}, as many as it was given",
+            found,
+            "Drop or repeat samples in the sampler, or weigh them in the loss.",
         )
 
 
@@ -176,12 +207,11 @@ def _check_level(
     indices: Indices,
 ) -> None:
     """Check that all values nest alike at this level; mappings may differ in key order."""
-    wanted = set(keys) if kind is dict else None
+    if len(set(map(type, values))) == 1 and _same_keys(values, kind, keys):
+        return
     for row, value in enumerate(values):
-        if row == 0 or (type(value) is type(values[0]) and _same_keys(value, wanted, keys)):
-            continue
         level = level_of(value)
-        if level is not None and level[0] is kind and _same_keys(value, wanted, keys):
+        if level is not None and level[0] is kind and _same_keys([value], kind, keys):
             continue
         named = (int(indices[0]), int(indices[row]))
         field = f"field {name!r}" if name else "the sample itself"
@@ -194,10 +224,11 @@ def _check_level(
         )
 
 
-def _same_keys(value: Any, wanted: set[Hashable] | None, keys: tuple[Hashable, ...]) -> bool:
-    if wanted is not None:
-        return len(value) == len(keys) and set(value) == wanted
-    return not isinstance(value, Sequence) or len(value) == len(keys)
+def _same_keys(values: Sequence[Any], kind: type[Any], keys: tuple[Hashable, ...]) -> bool:
+    if kind is dict:
+        wanted = set(keys)
+        return all(value.keys() == wanted for value in values)
+    return not issubclass(kind, list | tuple) or set(map(len, values)) == {len(keys)}
 
 
 def _describe_level(value: Any) -> str:
@@ -215,30 +246,22 @@ def _check_distinct(names: list[str]) -> None:
         raise CollateError(f"field {twice!r} occurs twice: keys must differ as text.", twice)
 
 
-def _is_host_list(value: Any) -> bool:
-    """Whether a sequence holds host values and no columns."""
-    if not isinstance(value, list | tuple) or not value:
-        return False
-    return all(isinstance(v, str | bytes | bytearray | bool | int | float) for v in value)
+def _holds_tensor(value: Any) -> bool:
+    """Whether there is a tensor or an array anywhere in a nested value."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return True
+    level = level_of(value)
+    return level is not None and any(map(_holds_tensor, parts_of(value, *level)))
 
 
-def _as_column(value: Any, name: str, what: str) -> Any:
-    form = form_of(value)
-    if _is_host_list(value):
+def _as_column(value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
         return value
-    if isinstance(form, tuple) and isinstance(value, torch.Tensor | np.ndarray):
-        return to_tensor(value)
-    if isinstance(value, np.ndarray) and isinstance(form, str):
-        return list(value)
-    raise CollateError(
-        f"{what}: column {name!r} is {describe(value)}, wanted a tensor, an array or a list of "
-        f"one value a row. {cure_for(value)}",
-        name,
-    )
+    return to_tensor(value) if isinstance(form_of(value), tuple) else list(value)
 
 
-def _checked(columns: Columns, rows: int, what: str) -> Columns:
-    if columns.num_rows != rows:
+def _checked(columns: Columns, rows: int | None, what: str) -> Columns:
+    if rows is not None and columns.num_rows != rows:
         raise CollateError(f"{what}: wanted {rows} rows, got {columns.num_rows}.")
     if not any(isinstance(value, torch.Tensor) for value in columns.values):
         found = ", ".join(map(repr, columns.names)) or "no column at all"
@@ -248,19 +271,33 @@ def _checked(columns: Columns, rows: int, what: str) -> Columns:
 
 def _check_rows(columns: Columns, what: str) -> None:
     for name, value in zip(columns.names, columns.values, strict=True):
-        if name + OFFSETS in columns.names:
+        if not _goes_by_rows(name, value, columns.names):
             continue
         wanted = columns.num_rows + name.endswith(OFFSETS)
         found = _rows_of(value)
         if found != wanted:
             raise CollateError(
-                f"{what}: column {name!r} has {'no rows' if found is None else f'{found} rows'}, "
-                f"wanted {wanted}. Return headrace.Columns for columns that are not by row.",
+                f"{what}: column {name!r} has {'no' if found is None else found} rows, wanted "
+                f"{wanted}. Return headrace.Columns for columns that do not go by rows.",
                 name,
             )
 
 
+def _goes_by_rows(name: str, value: Any, names: Sequence[str]) -> bool:
+    """Whether a column has a length to check: a single host value or an open column has none."""
+    return isinstance(value, torch.Tensor | list | tuple) and name + OFFSETS not in names
+
+
+def _count_rows(names: Sequence[str], columns: Sequence[Any]) -> int:
+    """Rows of the first tensor that goes by rows; 0 where there is none."""
+    for name, value in zip(names, columns, strict=True):
+        if isinstance(value, torch.Tensor) and _goes_by_rows(name, value, names):
+            return (_rows_of(value) or 0) - name.endswith(OFFSETS)
+    return 0
+
+
 def _rows_of(value: Any) -> int | None:
+    """Rows of a tensor or list; None for what has none."""
     if isinstance(value, torch.Tensor):
-        return value.shape[0] if value.dim() else None
-    return len(value)
+        return value.size(0) if value.dim() else None
+    return len(value) if isinstance(value, list | tuple) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,17 +83,33 @@ def parts_of(value: Any, kind: type[Any], keys: tuple[Hashable, ...]) -> list[An
     return [getattr(value, str(key)) for key in keys]
 
 
+def fields_of(
+    values: Sequence[Any], kind: type[Any], keys: tuple[Hashable, ...]
+) -> Iterable[Sequence[Any]]:
+    """Give, for each key in order, that part of every value; all values have this level."""
+    if kind is dict:
+        return ([value[key] for value in values] for key in keys)
+    if issubclass(kind, list | tuple):
+        return zip(*values, strict=True)
+    return ([getattr(value, str(key)) for value in values] for key in keys)
+
+
 def join(prefix: str, key: Hashable) -> str:
-    """Give the column name of a part.
+    """Give the column name of a part."""
+    return f"{prefix}{SEPARATOR}{key}" if prefix else str(key)
+
+
+def check_keys(prefix: str, keys: tuple[Hashable, ...]) -> None:
+    """Check that no key of a sample holds the separator, so that names tell the nesting.
 
     Raises:
-        CollateError: The key holds the separator, so the name could not be told from a nesting.
+        CollateError: One does.
     """
-    name = str(key)
-    if SEPARATOR in name:
-        raise CollateError(
-            f"key {name!r}{f' under {prefix!r}' if prefix else ''} holds {SEPARATOR!r}, which "
-            "joins the names of nested columns. Rename it in the dataset or in sample_transform.",
-            field=f"{prefix}{SEPARATOR}{name}" if prefix else name,
-        )
-    return f"{prefix}{SEPARATOR}{name}" if prefix else name
+    for key in keys:
+        if isinstance(key, str) and SEPARATOR in key:
+            raise CollateError(
+                f"key {key!r}{f' under {prefix!r}' if prefix else ''} holds {SEPARATOR!r}, which "
+                "joins the names of nested columns. Rename it in the dataset or in "
+                "sample_transform.",
+                field=join(prefix, key),
+            )
