@@ -12,18 +12,14 @@ from numpy.typing import NDArray
 from headrace.rng import MASK64, mix, mix_rows
 from headrace.rng.words import Words
 
-_ROUNDS = 4
-_ROUND_STEP = 0x632BE59BD9B4E019
+# What each of the four rounds adds to the key.
+_STEPS = tuple(k * 0x632BE59BD9B4E019 & MASK64 for k in range(4))
+_STEP_WORDS = tuple(np.uint64(step) for step in _STEPS)
 
 
 def half_bits(n: int) -> int:
     """Give the bits of half a value in the smallest domain that holds `[0, n)`."""
     return ((n - 1).bit_length() + 1) // 2
-
-
-def round_keys(key: int) -> tuple[int, ...]:
-    """Give the word that each round mixes in."""
-    return tuple(key ^ (k * _ROUND_STEP & MASK64) for k in range(_ROUNDS))
 
 
 class WordRounds:
@@ -35,7 +31,8 @@ class WordRounds:
     def __init__(self, half: int, key: int) -> None:
         self.half = half
         self.mask = (1 << half) - 1
-        self.keys = round_keys(key)
+        self.key = key
+        self.keys = tuple(key ^ step for step in _STEPS)
 
     def one(self, x: int) -> int:
         """Give where a value of the domain goes."""
@@ -53,9 +50,8 @@ class WordRounds:
 
     def many(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
         """Give where each value goes; a domain of 2^64 is held as the bits of int64."""
-        half, mask = np.uint64(self.half), np.uint64(self.mask)
-        keys = [np.uint64(key) for key in self.keys]
-        return turn_words(x.view(np.uint64), half, mask, keys).view(np.int64)
+        half, mask, key = np.uint64(self.half), np.uint64(self.mask), np.uint64(self.key)
+        return turn_words(x.view(np.uint64), half, mask, key).view(np.int64)
 
 
 class TableRounds:
@@ -96,12 +92,14 @@ class TableRounds:
 
 
 def turn_words(
-    x: Words, half: np.uint64 | Words, mask: np.uint64 | Words, keys: list[np.uint64] | list[Words]
+    x: Words, half: np.uint64 | Words, mask: np.uint64 | Words, key: np.uint64 | Words
 ) -> Words:
-    """Give where each value goes, the same `half` and keys for all or one per lane."""
+    """Give where each value goes, with one domain and key for all or one per lane."""
     left, right = x >> half, x & mask
-    for key in keys:
-        mixed = mix_rows(right ^ key)
+    for step in _STEP_WORDS:
+        mixed = right ^ key
+        mixed ^= step
+        mixed = mix_rows(mixed)
         mixed &= mask
         mixed ^= left
         left, right = right, mixed
