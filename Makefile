@@ -47,7 +47,7 @@ demo: .venv/stamp-run  ## Train a small model through the loader, stop it, resum
 	$(BIN)/headrace demo
 
 bench: .venv/stamp-bench  ## Measure headrace beside other loaders, the quick form
-	$(BIN)/python -m benchmarks --quick
+	$(BIN)/python benchmarks/run.py --quick
 
 # --- tests and checks -----------------------------------------------------------------------
 

@@ -88,7 +88,8 @@ def _tests_in(source: str) -> Iterator[tuple[str, str]]:
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if (
                     name.startswith("test_")
                 ):
-                    comments = _comments(lines[node.lineno - 1 : node.end_lineno])
+                    first = min([node, *node.decorator_list], key=lambda part: part.lineno)
+                    comments = _comments(lines[first.lineno - 1 : node.end_lineno])
                     yield name, f"{shared} {ast.get_docstring(node)} {comments}"
 
 
