@@ -52,10 +52,10 @@ bench: .venv/stamp-bench  ## Measure headrace beside other loaders, the quick fo
 # --- tests and checks -----------------------------------------------------------------------
 
 test: .venv/stamp-dev  ## Run the tests, a quick subset of the big matrices (SEED=n replays)
-	$(BIN)/python -m pytest --session-timeout=1200 $(if $(SEED),--seed=$(SEED))
+	$(BIN)/python -m pytest --verbosity=0 --session-timeout=1200 $(if $(SEED),--seed=$(SEED))
 
 test-full: .venv/stamp-dev  ## Run the tests with every matrix whole
-	$(BIN)/python -m pytest --full $(if $(SEED),--seed=$(SEED))
+	$(BIN)/python -m pytest --verbosity=0 --full $(if $(SEED),--seed=$(SEED))
 
 check: format-check lint layers types docs wheel  ## Run all checks that are not tests
 

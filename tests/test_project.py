@@ -14,8 +14,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "headrace"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-# Calls that make a thread, or a pool of them.
-THREAD_MAKERS = {"Thread", "Timer", "ThreadPoolExecutor", "start_new_thread", "to_thread"}
 # The command may use what its extra brings; each of these costs an import that most never need.
 OPTIONAL_OR_SLOW = {
     "aiohttp",
@@ -31,25 +29,6 @@ OPTIONAL_OR_SLOW = {
     "uvloop",
     "xml",
 }
-
-
-def calls_in(module: Path) -> Iterator[str]:
-    """Give the last name of everything that a module calls."""
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute):
-                yield node.func.attr
-            elif isinstance(node.func, ast.Name):
-                yield node.func.id
-
-
-def test_threads_are_made_in_one_module() -> None:
-    """Only `threads` starts threads, so each has an owner, a name and an end (S1-11)."""
-    engine = [module for module in MODULES if not module.is_relative_to(PACKAGE / "testing")]
-
-    makers = {module.name for module in engine if THREAD_MAKERS & set(calls_in(module))}
-
-    assert makers == {"threads.py"}
 
 
 def test_no_module_is_named_after_nothing() -> None:
