@@ -17,15 +17,18 @@ class EpochPlans(Generic[P]):
 
     Any thread may ask; one that asks for a plan that another is making waits for it. At most
     two plans are alive, so going further back makes a plan again. A pickle carries none.
+
+    Attributes:
+        lock: Held while a plan is made; hold it to touch what making a plan touches.
     """
 
     def __init__(self) -> None:
         self._plans: dict[Any, P] = {}
-        self._lock = Lock()
+        self.lock = Lock()
 
     def get(self, key: Any, make: Callable[[], P]) -> P:
         """Give the plan of a key (an epoch, or an epoch and what else decides its plan)."""
-        with self._lock:
+        with self.lock:
             if key not in self._plans:
                 # Before making, so that there are never three.
                 while len(self._plans) >= _KEPT:
@@ -34,6 +37,10 @@ class EpochPlans(Generic[P]):
             # The last asked for goes to the end, so that the other is the one to leave.
             self._plans[key] = plan = self._plans.pop(key)
             return plan
+
+    def forget(self) -> None:
+        """Drop all plans, under the lock."""
+        self._plans.clear()
 
     def __reduce__(self) -> tuple[type[EpochPlans[P]], tuple[()]]:
         return EpochPlans, ()
