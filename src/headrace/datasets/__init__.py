@@ -1,0 +1,33 @@
+"""Where samples come from: the contracts, the bundled datasets, and how to combine them."""
+
+from headrace.datasets.adapt import as_dataset
+from headrace.datasets.arrays import Arrays
+from headrace.datasets.compose import Concat, Subset, split
+from headrace.datasets.dataset import (
+    BatchDataset,
+    BulkDataset,
+    Column,
+    Dataset,
+    Layout,
+    Location,
+    RaggedColumn,
+)
+from headrace.datasets.text import Text
+from headrace.datasets.token_shards import TokenShards
+
+__all__ = [
+    "Arrays",
+    "BatchDataset",
+    "BulkDataset",
+    "Column",
+    "Concat",
+    "Dataset",
+    "Layout",
+    "Location",
+    "RaggedColumn",
+    "Subset",
+    "Text",
+    "TokenShards",
+    "as_dataset",
+    "split",
+]

@@ -12,10 +12,7 @@ import torch
 from torch.utils.data import ConcatDataset, IterableDataset, TensorDataset
 from torch.utils.data import Subset as TorchSubset
 
-from headrace.datasets.arrays import Arrays
-from headrace.datasets.bounds import as_indices
-from headrace.datasets.dataset import BatchDataset, BulkDataset, Dataset
-from headrace.datasets.foreign import (
+from headrace.datasets.adapters import (
     Foreign,
     ForeignAwaitedBatch,
     ForeignBatch,
@@ -24,6 +21,9 @@ from headrace.datasets.foreign import (
     ForeignMany,
     ForeignOne,
 )
+from headrace.datasets.arrays import Arrays
+from headrace.datasets.bounds import as_indices
+from headrace.datasets.dataset import BatchDataset, BulkDataset, Dataset
 from headrace.datasets.rows import ConcatRows, SubsetRows
 from headrace.errors import ConfigError
 

@@ -1,118 +1,123 @@
-"""Datasets that know nothing of headrace, given the contract's face."""
+"""One dataset for several threads: shared, copied, or served by one thread."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+import io
+import pickle
+import types
+import warnings
+from typing import Any, Literal, TypeVar
 
-from headrace.datasets.dataset import BatchDataset, Dataset, Opened
+import numpy as np
+import torch
+
+T = TypeVar("T")
+Sharing = Literal["shared", "copies", "serial"]
+
+# Smaller bytes cost less to copy than to look up.
+LARGE_BYTES = 64 * 1024
+
+_BY_REFERENCE = (
+    np.ndarray,
+    torch.Tensor,
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.ModuleType,
+)
 
 
-class Foreign(Opened):
-    """Hands everything on to a user's object that has no base class of ours.
+def can_share(dataset: Any) -> bool:
+    """Whether all threads may read one object at once."""
+    return bool(getattr(dataset, "thread_safe", True))
+
+
+class ThreadCopies:
+    """Gives each reader thread the dataset that it may use.
+
+    The copy is a pickle round trip in which arrays, tensors, large bytes and functions pass by
+    reference, so handles and small state are copied and the data is not. It is taken when this
+    is made: do that before the dataset is used, while handles that it opens late are not open.
 
     Attributes:
-        subject: The user's object.
-        thread_safe: Whether the object says that all threads may share it.
-        pure: Whether it, or the user, says that an index always gives the same bytes. Augmenting
-            in `__getitem__` is common, so this is off unless said.
+        sharing: "shared": one object for all. "copies": one each. "serial": it cannot be copied,
+            so one thread must do all reads.
     """
 
-    def __init__(
-        self, subject: Any, pure: bool | None = None, thread_safe: bool | None = None
-    ) -> None:
-        self.subject = subject
-        self.pure = _told(subject, "pure", pure)
-        self.thread_safe = _told(subject, "thread_safe", thread_safe)
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._references: list[Any] = []
+        self._pickled = b""
+        self.sharing: Sharing = "shared"
+        if not can_share(dataset):
+            self._take()
 
-    def __len__(self) -> int:
-        return len(self.subject)
+    def for_thread(self) -> Any:
+        """Give the dataset that the calling thread may use, a fresh copy where it needs one."""
+        if self.sharing != "copies":
+            return self._dataset
+        return _Unpickler(self._pickled, self._references).load()
 
-    async def open(self) -> None:
-        await self._await("open")
-
-    async def aclose(self) -> None:
-        await self._await("aclose")
-
-    def thread_open(self) -> None:
-        self._call("thread_open")
-
-    def thread_close(self) -> None:
-        self._call("thread_close")
-
-    async def _await(self, name: str) -> None:
-        # An `open` that is not awaited is a method of another meaning.
-        method = getattr(self.subject, name, None)
-        if asyncio.iscoroutinefunction(method):
-            await method()
-
-    def _call(self, name: str) -> None:
-        method = getattr(self.subject, name, None)
-        if callable(method):
-            method()
-
-    def fingerprint(self) -> dict[str, Any]:
-        own = getattr(self.subject, "fingerprint", None)
-        told = own() if callable(own) else None
-        facts = told if isinstance(told, dict) else {}
-        kind = type(self.subject)
-        return {"kind": f"{kind.__module__}.{kind.__qualname__}", "samples": len(self), **facts}
-
-    def __repr__(self) -> str:
-        return f"{type(self.subject).__name__}({len(self)} samples)"
+    def _take(self) -> None:
+        try:
+            self._pickled, self._references = pickled(self._dataset)
+            self.sharing = "copies"
+            # A pickle that cannot be read again shows here, not on a reader thread.
+            self.for_thread()
+        except Exception as error:  # noqa: BLE001 - user classes raise anything from a pickle
+            self.sharing = "serial"
+            _warn_serial(self._dataset, error)
 
 
-class ForeignOne(Foreign, Dataset):
-    """An object with `__getitem__(index)`, or a blocking `get(index)`."""
-
-    def __getitem__(self, index: int) -> Any:
-        return _one_of(self.subject)(index)
-
-
-class ForeignMany(ForeignOne):
-    """An object with torch's `__getitems__(indices)` too."""
-
-    def __getitems__(self, indices: Sequence[int]) -> Any:
-        return self.subject.__getitems__(list(indices))
+def pickled(value: Any) -> tuple[bytes, list[Any]]:
+    """Give a pickle of a value and the large objects that it refers to."""
+    into = io.BytesIO()
+    pickler = _Pickler(into)
+    pickler.dump(value)
+    return into.getvalue(), pickler.references
 
 
-class ForeignGet(Foreign, Dataset):
-    """An object with `async get(index)`."""
-
-    async def get(self, index: int) -> Any:
-        return await self.subject.get(index)
-
-
-class ForeignFetch(Foreign, Dataset):
-    """An object with `async fetch(indices)` and `decode(raw)`."""
-
-    async def fetch(self, indices: Sequence[int]) -> Any:
-        return await self.subject.fetch(indices)
-
-    def decode(self, raw: Any) -> Any:
-        return self.subject.decode(raw)
+def thread_copy(value: T) -> T:
+    """Give a copy that shares arrays, tensors, large bytes and functions with the value."""
+    copied: T = _Unpickler(*pickled(value)).load()
+    return copied
 
 
-class ForeignBatch(Foreign, BatchDataset):
-    """An object with a blocking `get_batch(indices)`."""
+class _Pickler(pickle.Pickler):
+    def __init__(self, into: io.BytesIO) -> None:
+        super().__init__(into, protocol=pickle.HIGHEST_PROTOCOL)
+        self.references: list[Any] = []
+        self._numbers: dict[int, int] = {}
 
-    def get_batch(self, indices: Sequence[int]) -> Any:
-        return self.subject.get_batch(indices)
-
-
-class ForeignAwaitedBatch(Foreign, BatchDataset):
-    """An object with `async get_batch(indices)`."""
-
-    async def get_batch(self, indices: Sequence[int]) -> Any:
-        return await self.subject.get_batch(indices)
-
-
-def _one_of(subject: Any) -> Callable[[int], Any]:
-    found: Callable[[int], Any]
-    found = subject.__getitem__ if hasattr(subject, "__getitem__") else subject.get
-    return found
+    def persistent_id(self, value: Any) -> int | None:
+        """Give the number of an object that passes by reference; None copies it."""
+        if not isinstance(value, _BY_REFERENCE) and not _is_large_bytes(value):
+            return None
+        number = self._numbers.setdefault(id(value), len(self.references))
+        if number == len(self.references):
+            self.references.append(value)
+        return number
 
 
-def _told(subject: Any, name: str, told: bool | None) -> bool:
-    return bool(getattr(subject, name, False)) if told is None else told
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, references: list[Any]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._references = references
+
+    def persistent_load(self, number: int) -> Any:
+        """Give the object of a number."""
+        return self._references[number]
+
+
+def _is_large_bytes(value: Any) -> bool:
+    return isinstance(value, bytes | bytearray) and len(value) > LARGE_BYTES
+
+
+def _warn_serial(dataset: Any, error: Exception) -> None:
+    warnings.warn(
+        f"{dataset!r} does not say thread_safe = True and cannot be copied for each reader "
+        f"thread ({type(error).__name__}: {error}), so one thread reads it. Set thread_safe = "
+        "True if calls from several threads are safe, or open files and connections late (in "
+        "thread_open or at first use) so that it can be pickled.",
+        stacklevel=2,
+    )

@@ -1,12 +1,11 @@
 """The purity probe: the same index must give the same bytes, from no global generator.
 
 Tiers and resumes rest on it. One double fetch of a few samples finds what nearly all impure
-datasets do; see `probe_enabled` for how to leave it out.
+datasets do; `probe=False` or HEADRACE_PROBE=off leaves it out.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,11 +28,14 @@ Frozen = dict[str, tuple[str, str, tuple[int, ...], Any]]
 
 
 _COMPARED = (str, bytes, bytearray, int, complex, type(None))
-
-
-def probe_enabled() -> bool:
-    """Whether to probe: not under `python -O`, nor with HEADRACE_PROBE=off in the environment."""
-    return __debug__ and os.environ.get("HEADRACE_PROBE", "").lower() not in ("off", "0", "no")
+_WITH_NAN = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+)
 
 
 def probe_purity(get: Callable[[int], Any], indices: Sequence[int], what: str = "dataset") -> None:
@@ -96,11 +98,7 @@ def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
 def _facts(leaf: Any) -> tuple[str, str, tuple[int, ...], Any]:
     kind = type(leaf).__name__
     if isinstance(leaf, torch.Tensor):
-        dtype = str(leaf.dtype)
-        flat = leaf.detach().to("cpu").contiguous()
-        if flat.dtype.is_floating_point or flat.dtype.is_complex:
-            flat = torch.where(flat.isnan(), torch.full_like(flat, torch.nan), flat)
-        return kind, dtype, tuple(leaf.shape), flat.reshape(-1).view(torch.uint8).numpy().tobytes()
+        return kind, str(leaf.dtype), tuple(leaf.shape), _bytes_of(leaf)
     if isinstance(leaf, np.ndarray | np.generic):
         array = np.array(leaf)
         if array.dtype.kind in "fc":
@@ -111,6 +109,17 @@ def _facts(leaf: Any) -> tuple[str, str, tuple[int, ...], Any]:
         return kind, "", (), np.float64(np.nan if leaf != leaf else leaf).tobytes()
     # Of other objects only the type counts: they may be equal to themselves alone.
     return kind, "", (), leaf if isinstance(leaf, _COMPARED) else None
+
+
+def _bytes_of(tensor: torch.Tensor) -> bytes:
+    """Give the values of a tensor as bytes, every NaN alike."""
+    dense = tensor.detach() if tensor.layout is torch.strided else tensor.detach().to_dense()
+    flat = dense.cpu().resolve_conj().resolve_neg().reshape(-1)
+    if not len(flat):
+        return b""
+    if flat.dtype in _WITH_NAN:
+        flat = torch.where(flat.isnan(), torch.full_like(flat, torch.nan), flat)
+    return flat.contiguous().view(torch.uint8).numpy().tobytes()
 
 
 def _compare(first: Frozen, second: Frozen, what: str, cures: str = CURES) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -90,7 +91,7 @@ class ConcatRows(_OverRows):
         for part in self.parts[1:]:
             _check_same_columns(self.parts[0], part)
         self._starts = starts_of([len(part) for part in self.parts])
-        self._threads: BlockingCalls | None = None
+        self._threads = _Threads()
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -125,14 +126,14 @@ class ConcatRows(_OverRows):
         if part.waits:
             await part.read_into(local, out, rows)
             return
-        if self._threads is None:
-            self._threads = BlockingCalls(2, "concat")
-        await self._threads.run(part.read_into_blocking, local, out, rows)
+        await self._threads.calls.run(part.read_into_blocking, local, out, rows)
+
+    async def open(self) -> None:
+        await super().open()
+        self._threads.enter()
 
     async def aclose(self) -> None:
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            await threads.aclose()
+        await self._threads.leave()
         await super().aclose()
 
     def _pieces(self, indices: Indices) -> Iterator[tuple[BulkDataset, Indices, Any]]:
@@ -161,11 +162,33 @@ class ConcatRows(_OverRows):
             "of": fingerprints_of(self.parts),
         }
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_threads": None}
-
     def __repr__(self) -> str:
         return f"Concat({', '.join(map(repr, self.parts))})"
+
+
+class _Threads:
+    """A few threads for the parts that block, from the first loop's open to the last's close."""
+
+    def __init__(self) -> None:
+        self.calls = BlockingCalls(2, "concat")
+        self._loops = 0
+        self._lock = threading.Lock()
+
+    def enter(self) -> None:
+        with self._lock:
+            self._loops += 1
+
+    async def leave(self) -> None:
+        with self._lock:
+            self._loops -= 1
+            if self._loops > 0:
+                return
+            # A loop that opens from here on has threads of its own.
+            calls, self.calls = self.calls, BlockingCalls(2, "concat")
+        await calls.aclose()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Threads, ()
 
 
 class SelectRows(_OverRows):
