@@ -1,0 +1,247 @@
+"""Measures headrace beside other loaders, in one run on one machine.
+
+    python benchmarks/run.py --quick
+    python benchmarks/run.py --rounds 9
+    python benchmarks/run.py --workloads S --peers headrace,strong,grain --metrics rate
+    python benchmarks/run.py --check
+
+Every cell is one peer on one workload in one round, in a fresh process; rounds go through all
+peers in turn, each round from another peer on. What is printed are ratios within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from check import check_epochs
+from generate import make
+from machine import environment, facts, use_cores
+from peers import PEERS
+from results import FOLDER as RESULTS
+from results import Results
+from tables import all_tables, show
+from workload import FOLDER as DATA
+from workload import open_workload
+
+HERE = Path(__file__).resolve().parent
+
+EVERY_ROUND = ("rate", "inflation")
+FEW_ROUNDS = ("gap", "memory", "resume", "order", "import")
+ROUNDS_OF_FEW = 3
+
+QUICK_PEERS = {
+    *("headrace", "headrace-0", "strong", "limit-1"),
+    *("torch-index", "torch-2", "nodes-tuned", "grain"),
+}
+CELL_LIMIT_S = 300
+
+
+def main() -> int:
+    """Do what the arguments say.
+
+    Returns:
+        Exit status: 1 when a peer could not be measured or delivered something wrong.
+    """
+    asked = parse()
+    if asked.check:
+        return check(asked)
+    cores = use_cores(asked.cores)
+    results = Results(facts(cores) | settings(asked))
+    folders = {name: make(name, asked.scale, asked.data) for name in asked.workloads}
+    cells = list(plan(asked))
+    began = time.monotonic()
+    for done, cell in enumerate(cells, 1):
+        values = measure(asked, cell, folders[cell.workload], results.failures)
+        results.add(cell.round, cell.workload, cell.peer, values)
+        tell(f"{time.monotonic() - began:5.0f} s, {done} of {len(cells)}: {cell.name}")
+    results.save(asked.output)
+    for table in all_tables(results):
+        show(table)
+    print(*results.failures, f"Written to {asked.output}.", sep="\n")
+    return 1 if results.failures else 0
+
+
+def parse() -> argparse.Namespace:
+    """Read the arguments and fill in what `--quick` and `--check` leave out."""
+    parser = argparse.ArgumentParser(description="Measure headrace beside other loaders.")
+    parser.add_argument("--quick", action="store_true", help="small data, few peers, < 2 minutes")
+    parser.add_argument("--check", action="store_true", help="contents and coverage only")
+    parser.add_argument("--workloads", type=words, default=["T", "S"])
+    parser.add_argument("--peers", type=words, help="default: all whose library is installed")
+    parser.add_argument("--metrics", type=words, help="default: all; quick: rate")
+    parser.add_argument("--rounds", type=int, help="default 9; quick: 3")
+    parser.add_argument("--seconds", type=float, help="of each measurement; 2.5, quick: 0.4")
+    parser.add_argument("--scale", type=Fraction, help="of the data; 1, quick: 1/8, check: 1/512")
+    parser.add_argument("--cores", type=int, default=2, help="cores that every cell may use")
+    parser.add_argument("--tuned", action="store_true", help="the fastest numpy for all peers")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--output", type=Path, help="JSON; default: benchmarks/results/")
+    asked = parser.parse_args()
+    installed = [name for name, entry in PEERS.items() if entry.is_installed]
+    quick = [name for name in installed if name in QUICK_PEERS]
+    asked.peers = asked.peers or (quick if asked.quick else installed)
+    asked.metrics = asked.metrics or (["rate"] if asked.quick else [*EVERY_ROUND, *FEW_ROUNDS])
+    asked.rounds = asked.rounds or (3 if asked.quick else 9)
+    asked.seconds = asked.seconds or (0.4 if asked.quick else 2.5)
+    scale = Fraction(1, 512) if asked.check else Fraction(1, 8) if asked.quick else Fraction(1)
+    asked.scale = asked.scale or scale
+    asked.output = asked.output or RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
+    if unknown := set(asked.peers) - PEERS.keys():
+        parser.error(f"--peers: unknown {sorted(unknown)}, known are {sorted(PEERS)}")
+    return asked
+
+
+def words(text: str) -> list[str]:
+    """Split an argument at its commas."""
+    return text.split(",")
+
+
+def check(asked: argparse.Namespace) -> int:
+    """Check contents, coverage and shuffle of two epochs of each peer, in this process."""
+    faults = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in asked.workloads:
+            workload = open_workload(make(name, asked.scale, Path(folder)), asked.tuned)
+            for peer in asked.peers:
+                made = PEERS[peer].load()(workload, 1)
+                try:
+                    check_epochs(workload, made)
+                    print(f"{name} {peer}: right")
+                except Exception as fault:
+                    faults += 1
+                    print(f"{name} {peer}: WRONG: {type(fault).__name__}: {fault}")
+                finally:
+                    made.close()
+    return 1 if faults else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one process is started for."""
+
+    round: int
+    workload: str
+    peer: str
+    metrics: list[str]
+
+    @property
+    def name(self) -> str:
+        """The cell in words."""
+        return f"{self.workload} {self.peer}, round {self.round}"
+
+
+def plan(asked: argparse.Namespace) -> Iterator[Cell]:
+    """Give the cells in the order they run."""
+    for number in range(asked.rounds):
+        turn = number % len(asked.peers)
+        for workload in asked.workloads:
+            for peer in asked.peers[turn:] + asked.peers[:turn]:
+                if metrics := metrics_of(asked, number, peer):
+                    yield Cell(number, workload, peer, metrics)
+
+
+def metrics_of(asked: argparse.Namespace, number: int, peer: str) -> list[str]:
+    """Say what is measured of a peer in a round."""
+    wanted = [metric for metric in asked.metrics if metric in EVERY_ROUND]
+    if number < ROUNDS_OF_FEW:
+        wanted += [metric for metric in asked.metrics if metric in FEW_ROUNDS]
+    return [metric for metric in wanted if applies(metric, peer)]
+
+
+def applies(metric: str, peer: str) -> bool:
+    """Say whether a metric means anything for a peer here."""
+    if PEERS[peer].kind == "limit":
+        return metric == "rate"
+    if metric == "memory":
+        return sys.platform == "linux"
+    return metric != "order" or peer == "headrace"
+
+
+def measure(
+    asked: argparse.Namespace, cell: Cell, folder: Path, failures: list[str]
+) -> dict[str, float]:
+    """Run one cell.
+
+    Returns:
+        What it found; nothing when it failed, and then `failures` has one more.
+    """
+    values: dict[str, float] = {}
+    if "import" in cell.metrics:
+        values["library_import_ms"] = import_ms(PEERS[cell.peer].library, asked.cores)
+    in_cell = ",".join(metric for metric in cell.metrics if metric != "import")
+    if in_cell:
+        command = [sys.executable, HERE / "cell.py", cell.peer, folder, in_cell, asked.seconds]
+        command += ["--tuned"] if asked.tuned else []
+        try:
+            values |= json.loads(run_in_cell(command, asked.cores).splitlines()[-1])
+        except (subprocess.SubprocessError, ValueError, IndexError) as fault:
+            failures.append(f"{cell.name}: {reason(fault)}")
+    if "declared_mib" in values:
+        values["private_over_declared_mib"] = values["private_mib"] - values["declared_mib"]
+    return values
+
+
+def run_in_cell(command: Sequence[object], cores: int) -> str:
+    """Run a command under the environment of all cells and give what it printed."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        env=environment(cores),
+        capture_output=True,
+        text=True,
+        timeout=CELL_LIMIT_S,
+        check=True,
+    )
+    return done.stdout
+
+
+def import_ms(library: str, cores: int) -> float:
+    """Give the time to import a library in a process that has torch."""
+    program = (
+        "import torch; from time import perf_counter as now; begun = now(); "
+        f"import {library}; print((now() - begun) * 1e3)"
+    )
+    return float(run_in_cell([sys.executable, "-c", program], cores).split()[-1])
+
+
+def settings(asked: argparse.Namespace) -> dict[str, Any]:
+    """Give how the run was asked for, to be repeated by others: without places of this machine."""
+    places = {"--data", "--output"}
+    words = sys.argv[1:]
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if word not in places and before not in places
+    ]
+    return {
+        "command": " ".join(["python benchmarks/run.py", *kept]),
+        "rounds": asked.rounds,
+        "seconds": asked.seconds,
+        "scale": str(asked.scale),
+        "gather": "tuned" if asked.tuned else "plain",
+    }
+
+
+def tell(progress: str) -> None:
+    """Say how far the run is, where somebody watches."""
+    if sys.stderr.isatty():
+        print(f"\r{progress:60}", end="", file=sys.stderr, flush=True)
+
+
+def reason(fault: Exception) -> str:
+    """Give the last line that a failed cell wrote."""
+    text = getattr(fault, "stderr", None) or str(fault)
+    return str(text).strip().splitlines()[-1]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
