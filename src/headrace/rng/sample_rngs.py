@@ -100,12 +100,16 @@ class SampleRngs:
 
 
 def _checked_sizes(n: Any) -> Words:
-    smallest, largest = (
-        (n, n) if isinstance(n, int) else (np.min(n, initial=1), np.max(n, initial=1))
-    )
-    if not (int(smallest) >= 1 and int(largest) <= MASK64):
+    arrays = isinstance(n, np.ndarray | np.generic)
+    smallest = int(np.min(n, initial=1)) if arrays else min(_listed(n), default=1)
+    largest = int(np.max(n, initial=1)) if arrays else max(_listed(n), default=1)
+    if not 1 <= smallest <= largest <= MASK64:
         raise ValueError(f"n: wanted integers from 1 to 2^64 - 1, got {smallest} to {largest}")
     return as_words(n)
+
+
+def _listed(n: Any) -> Any:
+    return [n] if isinstance(n, int) else n
 
 
 def _product(a: Words, b: Words) -> tuple[Words, Words]:

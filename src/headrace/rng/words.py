@@ -91,10 +91,21 @@ def derive_rows(seed: Any, epoch: Any, step: Any, slot: Any, stream: Any) -> Wor
 
 
 def as_words(values: Any) -> Words:
-    """Give integers mod 2^64 as an array of at least one dimension; negative ones wrap."""
-    if isinstance(values, int):
-        return np.full(1, values & MASK64, np.uint64)
-    return np.atleast_1d(np.asarray(values)).astype(np.uint64, casting="unsafe", copy=False)
+    """Give integers mod 2^64 as an array of at least one dimension; negative ones wrap.
+
+    Args:
+        values: An integer, a sequence of integers, or an integer array.
+
+    Raises:
+        TypeError: An array holds no integers.
+    """
+    if not isinstance(values, np.ndarray | np.generic):
+        # One by one, since numpy makes floats of a list that holds both 1 and 2^63.
+        listed = [values] if isinstance(values, int) else values
+        return np.array([value & MASK64 for value in listed], np.uint64)
+    if values.dtype.kind not in "iu":
+        raise TypeError(f"words: wanted integers, got an array of {values.dtype}")
+    return np.atleast_1d(values).astype(np.uint64, casting="unsafe", copy=False)
 
 
 def _mixed(h: int | Words, value: Any, flip: int = 0) -> int | Words:
