@@ -1,1 +1,110 @@
-"""headrace streams training data onto the accelerator."""
+"""headrace streams training data onto the accelerator: exact order, exact resume.
+
+```python
+import headrace as hr
+
+loader = hr.Loader(hr.TokenShards("shards/", seq_len=1024), batch_size=64, seed=42)
+for epoch in loader.epochs(3):
+    for batch in epoch:
+        train_step(batch["input"], batch["target"])
+```
+"""
+
+from headrace.batch import Batch
+from headrace.collate import Columns, default_collate
+from headrace.config import check_platform
+from headrace.datasets import (
+    Arrays,
+    BatchDataset,
+    BulkDataset,
+    Column,
+    Concat,
+    Dataset,
+    Location,
+    RaggedColumn,
+    Subset,
+    Text,
+    TokenShards,
+    split,
+)
+from headrace.errors import (
+    ClosedError,
+    ConfigError,
+    DataError,
+    ForkedError,
+    FormatError,
+    HeadraceError,
+    LoopRunningError,
+    NotFoundError,
+    PurityError,
+    RowErrors,
+    SampleError,
+    SourceChangedError,
+    SourceError,
+    StateError,
+    TooManyBadSamplesError,
+)
+from headrace.loader import Loader, PickOrigin
+from headrace.pick import PickKey, PickKeys, Picks
+from headrace.rng import SampleRng, derive, mix
+from headrace.samplers import (
+    BlockShuffled,
+    Bucketed,
+    Mixing,
+    Sampler,
+    Sequential,
+    Shuffled,
+)
+from headrace.stream import BatchStream
+
+check_platform()
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Arrays",
+    "Batch",
+    "BatchDataset",
+    "BatchStream",
+    "BlockShuffled",
+    "Bucketed",
+    "BulkDataset",
+    "ClosedError",
+    "Column",
+    "Columns",
+    "Concat",
+    "ConfigError",
+    "DataError",
+    "Dataset",
+    "ForkedError",
+    "FormatError",
+    "HeadraceError",
+    "Loader",
+    "Location",
+    "LoopRunningError",
+    "Mixing",
+    "NotFoundError",
+    "PickKey",
+    "PickKeys",
+    "PickOrigin",
+    "Picks",
+    "PurityError",
+    "RaggedColumn",
+    "RowErrors",
+    "SampleError",
+    "SampleRng",
+    "Sampler",
+    "Sequential",
+    "Shuffled",
+    "SourceChangedError",
+    "SourceError",
+    "StateError",
+    "Subset",
+    "Text",
+    "TokenShards",
+    "TooManyBadSamplesError",
+    "default_collate",
+    "derive",
+    "mix",
+    "split",
+]

@@ -22,6 +22,7 @@ from headrace.nesting import (
     level_of,
     parts_of,
 )
+from headrace.pick import PickKeys
 from headrace.stack import Empty, describe, form_of, stack, to_tensor
 
 Indices = Sequence[int] | NDArray[np.int64]
@@ -57,8 +58,12 @@ class Collator(Protocol):
     see `as_columns`.
     """
 
-    def __call__(self, samples: Sequence[Any], indices: Indices, /) -> Any:
-        """Collate samples, at least one, in row order; `indices` are their dataset indices."""
+    def __call__(self, samples: Sequence[Any], keys: PickKeys, /) -> Any:
+        """Collate samples, at least one, in row order.
+
+        `keys` has the pick key of each row: `keys.sample` are the dataset indices, and row r's
+        own draws come from `keys[r]`. A function of one argument gets the samples alone.
+        """
         ...
 
 

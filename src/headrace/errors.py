@@ -10,7 +10,20 @@ from typing import Any
 
 
 class HeadraceError(Exception):
-    """The root of all errors of headrace."""
+    """The root of all errors of headrace. Each can be pickled, facts included."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Constructors take facts and build the sentence, so they cannot be called with `args`.
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(
+    kind: type[HeadraceError], args: tuple[Any, ...], facts: dict[str, Any]
+) -> HeadraceError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
 
 
 class ConfigError(HeadraceError, ValueError):
@@ -66,9 +79,7 @@ class FormatError(DataError):
         self.name = name
         self.wanted = wanted
         self.found = found
-        super().__init__(
-            f"{name}: wanted {wanted}, found {found}.{' ' + cure if cure else ''}"
-        )
+        super().__init__(f"{name}: wanted {wanted}, found {found}.{' ' + cure if cure else ''}")
 
 
 class SourceError(HeadraceError, OSError):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import StateError
 from headrace.pick import Picks
-from headrace.rng import mix_array
+from headrace.rng import mix_rows
 
 FORMAT_VERSION = 1
 _MASK = (1 << 64) - 1
@@ -43,7 +44,7 @@ def pick_hashes(picks: Picks) -> NDArray[np.uint64]:
     h += picks.slot.astype(np.uint64) * _SLOT
     if picks.repeat.any():
         h += picks.repeat.astype(np.uint64) * _REPEAT
-    return mix_array(h)
+    return mix_rows(h)
 
 
 def step_digests(hashes: NDArray[np.uint64], ends: NDArray[np.int64]) -> list[int]:
@@ -65,8 +66,7 @@ def digest_of(facts: Any) -> str:
     return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(NamedTuple):
     """An additive digest over what was delivered since a step.
 
     The sum mod 2^64 over delivered (step, global slot, sample, repeat), so that consecutive
@@ -111,15 +111,15 @@ class BadSample:
         return [self.step, self.index, self.where, self.reason]
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(NamedTuple):
     """What the consumer has taken: replaced as a whole, so any thread may read it.
 
     Attributes:
         next_step: Global step of the batch that comes next.
         history: Digest of the picks delivered so far.
         content: Digest of the bytes delivered so far, where asked for.
-        bad: Samples survived so far.
+        bad: The last samples survived.
+        bad_samples: How many samples were survived so far.
         nested: State of stateful user objects after the last batch taken, by role.
     """
 
@@ -127,14 +127,15 @@ class Cursor:
     history: History
     content: History | None = None
     bad: tuple[BadSample, ...] = ()
-    nested: Mapping[str, Any] = field(default_factory=dict)
+    bad_samples: int = 0
+    nested: Mapping[str, Any] = MappingProxyType({})
 
     def jumped(self, step: int) -> Cursor:
         """Give the cursor at another step: a jump starts new pieces of history."""
         if step == self.next_step:
             return self
         content = None if self.content is None else History(step)
-        return replace(self, next_step=step, history=History(step), content=content)
+        return self._replace(next_step=step, history=History(step), content=content)
 
 
 Schedule = tuple[tuple[int, int, int], ...]

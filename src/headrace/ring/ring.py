@@ -207,12 +207,7 @@ class Ring(Generic[T]):
 
     def _is_ready(self) -> bool:
         slots = self.slots
-        return (
-            slots.has_next()
-            or slots.is_closed
-            or slots.is_exhausted
-            or self.failure is not None
-        )
+        return slots.has_next() or slots.is_closed or slots.is_exhausted or self.failure is not None
 
     def _wake_consumer(self) -> None:
         if self._gate is not None:

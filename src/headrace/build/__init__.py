@@ -1,0 +1,1 @@
+"""From claimed spans to batches: reading, decoding, collating, transforming."""

@@ -1,0 +1,223 @@
+"""The contract of a builder: spans of picks in, finished steps out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.batch import Batch
+from headrace.build.bad_samples import BadSamplePolicy, Substitution
+from headrace.build.built import Built
+from headrace.build.calls import Raised, attempt, is_ours, sample_error
+from headrace.build.content import content_digest
+from headrace.collate import Columns, as_columns, check_transformed, collate_names, free_columns
+from headrace.pick import PickKeys, Picks
+from headrace.plan import Span
+
+T = TypeVar("T")
+
+Transform = Callable[[Batch, PickKeys], Any]
+Hop = Callable[..., Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The last part of every builder: names, keys, transform, digest.
+
+    Attributes:
+        seed: Seed of the loader, for the pick keys.
+        names: The user's `names=`.
+        transform: The user's `transform=`, run here when the batch lands on the host.
+        with_content: Whether to hash what is delivered.
+        policy: How bad samples are survived.
+        where: Says where a sample lives, for messages.
+        await_blocking: Runs a coroutine to its end from a builder's thread, for an async
+            transform.
+    """
+
+    seed: int
+    policy: BadSamplePolicy
+    where: Callable[[int], str]
+    names: tuple[str, ...] | None = None
+    transform: Transform | None = None
+    with_content: bool = False
+    await_blocking: Callable[[Any], Any] | None = None
+
+    def keys(self, span: Span, position: int) -> PickKeys:
+        """Give the pick keys of one step of a span."""
+        picks = span.picks[span.rows(position)]
+        step = span.steps[position]
+        return PickKeys(
+            seed=self.seed,
+            epoch=span.epochs[position],
+            step_in_epoch=step - span.first_steps[position],
+            sample=picks.sample,
+            repeat=picks.repeat,
+            slot=picks.slot,
+        )
+
+    def substitution(self, span: Span, position: int) -> Substitution:
+        """Begin to replace bad samples of one step."""
+        samples = span.picks.sample[span.rows(position)].tolist()
+        return Substitution.start(self.policy, span.steps[position], span.epochs[position], samples)
+
+    def finish(
+        self,
+        span: Span,
+        position: int,
+        columns: Columns,
+        substitution: Substitution | None = None,
+    ) -> Built:
+        """Make the finished step from its columns; what user code raises becomes a failure."""
+        made = attempt(self._finish, span, position, columns, substitution)
+        if isinstance(made, Raised):
+            return self.failed(span, position, made.error)
+        batch, content = made
+        bad = tuple(substitution.bad) if substitution is not None else ()
+        return Built(batch, None, span.digests[position], content, bad)
+
+    def _finish(
+        self, span: Span, position: int, columns: Columns, substitution: Substitution | None
+    ) -> tuple[Batch, int]:
+        columns = collate_names(columns, self.names)
+        rows = span.rows(position)
+        keys = self.keys(span, position)
+        indices = span.picks.sample[rows]
+        mask = None
+        if substitution is not None and substitution.bad_rows:
+            indices = np.array(substitution.samples, np.int64)
+            if self.policy.on_bad_sample == "mask":
+                mask = _mask(len(indices), substitution.bad_rows)
+        batch = Batch(
+            columns.names,
+            columns.values,
+            step=span.steps[position],
+            epoch=span.epochs[position],
+            num_rows=columns.num_rows,
+            indices=indices,
+            pick_keys=keys,
+            mask=mask,
+            structure=columns.structure,
+        )
+        if self.transform is not None:
+            batch = self._transformed(batch, keys)
+        if not self.with_content:
+            return batch, 0
+        return batch, content_digest(batch, span.picks.slot[rows])
+
+    def _transformed(self, batch: Batch, keys: PickKeys) -> Batch:
+        assert self.transform is not None
+        value = self.transform(batch, keys)
+        if hasattr(value, "__await__"):
+            if self.await_blocking is None:
+                raise TypeError("an async transform needs an event loop: use workers >= 1")
+            value = self.await_blocking(value)
+        return with_result(batch, value)
+
+    def failed(
+        self,
+        span: Span,
+        position: int,
+        error: BaseException,
+        index: int | None = None,
+    ) -> Built:
+        """Make a step that raises when the consumer reaches it."""
+        where = self.where(index) if index is not None else ""
+        if is_ours(error) and index is None:
+            failure = error
+        else:
+            failure = sample_error(error, span.steps[position], index, where)
+        return Built(failure=failure)
+
+
+def with_result(batch: Batch, value: Any) -> Batch:
+    """Give a batch with the columns that a transform returned, its rows unchanged.
+
+    Raises:
+        ConfigError: The row count changed.
+    """
+    if value is batch:
+        return batch
+    columns = as_columns(value, None, "transform")
+    check_transformed(batch.num_rows, columns, free_columns(batch))
+    return Batch(
+        columns.names,
+        columns.values,
+        step=batch.step,
+        epoch=batch.epoch,
+        num_rows=batch.num_rows,
+        indices=batch.indices,
+        pick_keys=batch.pick_keys,
+        weight=batch.weight,
+        mask=batch.mask,
+        structure=columns.structure,
+    )
+
+
+def _mask(rows: int, bad_rows: set[int]) -> Any:
+    import torch
+
+    mask = torch.ones(rows, dtype=torch.bool)
+    mask[sorted(bad_rows)] = False
+    return mask
+
+
+class Builder(ABC):
+    """Builds the steps of claimed spans.
+
+    Exactly one of `build_blocking` and `build` does the work, as `waits` says. Neither raises
+    for a fault of the data or of user code: that becomes the failure of its step, and the other
+    steps of the span are still built. Safe from several threads at once.
+    """
+
+    def __init__(self, finish: Finish, hop: Hop | None = None) -> None:
+        """Prepare.
+
+        Args:
+            finish: The last part.
+            hop: Runs a blocking call of a waiting build off the loop, on a reader thread.
+        """
+        self.finish = finish
+        self._hop = hop
+
+    async def off_loop(self, call: Callable[..., T], *args: Any) -> T:
+        """Run processor work of a waiting build where it does not hold up the loop."""
+        if self._hop is None:
+            return call(*args)
+        result: T = await self._hop(call, *args)
+        return result
+
+    @property
+    @abstractmethod
+    def waits(self) -> bool:
+        """Whether spans must be built on an event loop."""
+
+    @property
+    @abstractmethod
+    def step_bytes(self) -> int:
+        """What a full step holds, exactly or by the estimate so far."""
+
+    @abstractmethod
+    def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
+        """Give what each step of a window holds in host memory until it is taken."""
+
+    def build_blocking(self, span: Span) -> list[Built]:
+        """Build every step of a span on the calling thread."""
+        raise RuntimeError(f"{type(self).__name__} needs an event loop")
+
+    async def build(self, span: Span) -> list[Built]:
+        """Build every step of a span, waiting on the running loop.
+
+        Does not return or pass on a cancellation while anything may write to its memory.
+        """
+        return self.build_blocking(span)
+
+
+def indices_of(samples: Sequence[int]) -> NDArray[np.int64]:
+    """Give sample indices as an array."""
+    return np.asarray(samples, dtype=np.int64)

@@ -1,0 +1,319 @@
+"""Building from rows of a stored layout: no Python per sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headrace.build.bad_samples import Substitution
+from headrace.build.builder import Builder, Finish, Hop, indices_of
+from headrace.build.built import Built
+from headrace.build.calls import Raised, attempt, attempt_awaited
+from headrace.collate import OFFSETS, Columns
+from headrace.datasets.dataset import BulkDataset, Layout, RaggedColumn
+from headrace.errors import RowErrors
+from headrace.pick import Picks
+from headrace.plan import Span
+from headrace.ring.blocks import ALIGN_BYTES, Block, BlockPool, capacity_for
+
+# A small column gets storage of its own, so that a kept label never holds a block.
+OWN_STORAGE_BYTES = 64 << 10
+OWN_STORAGE_SHARE = 1 / 16
+
+
+@dataclass(slots=True, eq=False)
+class Shelf:
+    """Memory for the columns of one span, as numpy sees it.
+
+    Attributes:
+        rows: Rows of the span.
+        columns: The layout.
+        arrays: One array per column: `[rows, *shape]`, or flat `[elements, *unit shape]`.
+        offsets: Row offsets of open columns, int64 `[rows + 1]`.
+        block: The block behind the large columns, if any.
+        places: Byte offset of each column in the block; None where it has storage of its own.
+    """
+
+    rows: int
+    columns: Layout
+    arrays: list[NDArray[Any]]
+    offsets: dict[str, NDArray[np.int64]]
+    block: Block | None
+    places: list[int | None]
+
+    def out(self) -> dict[str, NDArray[Any] | RaggedColumn]:
+        """Give the columns as a dataset writes them."""
+        return {
+            column.name: RaggedColumn(array, self.offsets[column.name]) if column.is_open else array
+            for column, array in zip(self.columns, self.arrays, strict=True)
+        }
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Give the columns as tensors, for `deliver`, which must not keep them."""
+        return {
+            column.name: torch.from_numpy(array)
+            for column, array in zip(self.columns, self.arrays, strict=True)
+        }
+
+    def step(self, rows: slice) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...]]:
+        """Hand out the columns of one step; views keep the block as long as they live."""
+        names: list[str] = []
+        values: list[torch.Tensor] = []
+        for column, array, place in zip(self.columns, self.arrays, self.places, strict=True):
+            start, stop = rows.start, rows.stop
+            if column.is_open:
+                at = self.offsets[column.name]
+                start, stop = int(at[start]), int(at[stop])
+            if place is None or self.block is None:
+                part = array[start:stop]
+            else:
+                shape = (stop - start, *column.unit_shape)
+                part = self.block.lease(place + start * column.unit_bytes, shape, column.dtype)
+            names.append(column.name)
+            values.append(torch.from_numpy(part))
+            if column.is_open:
+                names.append(column.name + OFFSETS)
+                values.append(torch.from_numpy(at[rows.start : rows.stop + 1] - at[rows.start]))
+        return tuple(names), tuple(values)
+
+    def let_go(self) -> None:
+        """End the builder's hold on the block."""
+        if self.block is not None:
+            self.block.let_go()
+
+
+class Shelves:
+    """Makes shelves of one layout out of recycled blocks.
+
+    Args:
+        layout: The columns.
+        pool: Where blocks come from.
+        batch_rows: Rows of a full batch, which decide what a small column is.
+        always_own: Whether no column may use a block.
+    """
+
+    def __init__(self, layout: Layout, pool: BlockPool, batch_rows: int) -> None:
+        self.layout = layout
+        self._pool = pool
+        batch_bytes = batch_rows * row_bytes(layout)
+        bound = max(OWN_STORAGE_BYTES, int(batch_bytes * OWN_STORAGE_SHARE))
+        # An open column has no size of its own, so it always lives in a block.
+        self._in_block = [c.is_open or c.unit_bytes * batch_rows >= bound for c in layout]
+        self._has_open = any(column.is_open for column in layout)
+
+    def take(self, rows: int, offsets: dict[str, NDArray[np.int64]]) -> Shelf:
+        """Give memory for some rows, contents undefined."""
+        counts = [int(offsets[c.name][-1]) if c.is_open else rows for c in self.layout]
+        places: list[int | None] = []
+        need = 0
+        for column, count, in_block in zip(self.layout, counts, self._in_block, strict=True):
+            places.append(need if in_block else None)
+            if in_block:
+                need += -(-count * column.unit_bytes // ALIGN_BYTES) * ALIGN_BYTES
+        block = self._pool.lend(capacity_for(need)) if need else None
+        arrays = [
+            np.empty((count, *column.unit_shape), column.dtype)
+            if place is None or block is None
+            else block.array(place, (count, *column.unit_shape), column.dtype)
+            for column, count, place in zip(self.layout, counts, places, strict=True)
+        ]
+        return Shelf(rows, self.layout, arrays, offsets, block, places)
+
+
+def row_bytes(layout: Layout) -> int:
+    """Give the bytes of a row, open columns counted as one element."""
+    return sum(column.unit_bytes for column in layout)
+
+
+class BulkBuilder(Builder):
+    """Reads spans of rows into blocks and hands out each step as leased views."""
+
+    def __init__(
+        self,
+        dataset: BulkDataset,
+        finish: Finish,
+        pool: BlockPool,
+        batch_rows: int,
+        hop: Hop | None = None,
+    ) -> None:
+        super().__init__(finish, hop)
+        self._dataset = dataset
+        self._stored = Shelves(dataset.layout, pool, batch_rows)
+        self._delivered = (
+            None
+            if dataset.delivered == dataset.layout
+            else Shelves(dataset.delivered, pool, batch_rows)
+        )
+        self._open = [column for column in dataset.layout if column.is_open]
+        self._row_bytes = row_bytes(dataset.delivered)
+        self._batch_rows = batch_rows
+        self._rows = np.arange(batch_rows, dtype=np.int64)
+
+    @property
+    def waits(self) -> bool:
+        return self._dataset.waits
+
+    @property
+    def step_bytes(self) -> int:
+        return self._batch_rows * self._row_bytes
+
+    def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
+        rows = ends[1:] - ends[:-1]
+        fixed = sum(c.unit_bytes for c in self._dataset.delivered if not c.is_open)
+        nbytes = rows * fixed
+        if self._open:
+            lengths = self._dataset.sizes(picks.sample)
+            for column in self._open:
+                sums = np.zeros(len(picks) + 1, np.int64)
+                np.cumsum(lengths[column.name], out=sums[1:])
+                nbytes = nbytes + (sums[ends[1:]] - sums[ends[:-1]]) * column.unit_bytes
+        result: list[int] = nbytes.tolist()
+        return result
+
+    # -- both twins ----------------------------------------------------------------------
+
+    def build_blocking(self, span: Span) -> list[Built]:
+        shelf = self._shelf(span.picks.sample)
+        read = attempt(
+            self._dataset.read_into_blocking,
+            span.picks.sample,
+            shelf.out(),
+            self._row_numbers(span.num_rows),
+        )
+        if read is None:
+            return self._hand_out(span, shelf)
+        shelf.let_go()
+        return [self._build_alone_blocking(span, at) for at in range(len(span.steps))]
+
+    async def build(self, span: Span) -> list[Built]:
+        shelf = self._shelf(span.picks.sample)
+        try:
+            read = await attempt_awaited(
+                self._dataset.read_into,
+                span.picks.sample,
+                shelf.out(),
+                self._row_numbers(span.num_rows),
+            )
+        except BaseException:
+            shelf.let_go()
+            raise
+        if read is None:
+            return await self.off_loop(self._hand_out, span, shelf)
+        shelf.let_go()
+        return [await self._build_alone(span, at) for at in range(len(span.steps))]
+
+    def _build_alone_blocking(self, span: Span, position: int) -> Built:
+        """Build one step by itself, after a fault somewhere in its span."""
+        substitution = self.finish.substitution(span, position)
+        while True:
+            samples = indices_of(substitution.samples)
+            shelf = self._shelf(samples)
+            read = attempt(
+                self._dataset.read_into_blocking,
+                samples,
+                shelf.out(),
+                self._row_numbers(len(samples)),
+            )
+            built = self._settle(span, position, substitution, shelf, read)
+            if built is not None:
+                return built
+
+    async def _build_alone(self, span: Span, position: int) -> Built:
+        substitution = self.finish.substitution(span, position)
+        while True:
+            samples = indices_of(substitution.samples)
+            shelf = self._shelf(samples)
+            try:
+                read = await attempt_awaited(
+                    self._dataset.read_into,
+                    samples,
+                    shelf.out(),
+                    self._row_numbers(len(samples)),
+                )
+            except BaseException:
+                shelf.let_go()
+                raise
+            built = await self.off_loop(self._settle, span, position, substitution, shelf, read)
+            if built is not None:
+                return built
+
+    # -- the pure parts ------------------------------------------------------------------
+
+    def _settle(
+        self,
+        span: Span,
+        position: int,
+        substitution: Substitution,
+        shelf: Shelf,
+        read: Raised | None,
+    ) -> Built | None:
+        """Finish a step, fail it, or give None when it is to be read again."""
+        if read is None:
+            made = attempt(self._deliver, shelf)
+            if isinstance(made, Raised):
+                return self.finish.failed(span, position, made.error)
+            rows = slice(0, len(substitution.samples))
+            built = self._finish_step(span, position, made, rows, substitution)
+            made.let_go()
+            return built
+        shelf.let_go()
+        if not isinstance(read.error, RowErrors):
+            return self.finish.failed(span, position, read.error)
+        for row, error in sorted(read.error.errors.items()):
+            index = substitution.samples[row]
+            if not substitution.replace(row, error, self.finish.where(index)):
+                return self.finish.failed(span, position, error, index)
+        return None
+
+    def _hand_out(self, span: Span, shelf: Shelf) -> list[Built]:
+        made = attempt(self._deliver, shelf)
+        if isinstance(made, Raised):
+            return [self.finish.failed(span, at, made.error) for at in range(len(span.steps))]
+        built = [self._finish_step(span, at, made, span.rows(at)) for at in range(len(span.steps))]
+        made.let_go()
+        return built
+
+    def _finish_step(
+        self,
+        span: Span,
+        position: int,
+        shelf: Shelf,
+        rows: slice,
+        substitution: Substitution | None = None,
+    ) -> Built:
+        names, values = shelf.step(rows)
+        columns = Columns(names, values, rows.stop - rows.start)
+        return self.finish.finish(span, position, columns, substitution)
+
+    def _deliver(self, stored: Shelf) -> Shelf:
+        """Give the delivered form of a span; the stored shelf is given up either way."""
+        if self._delivered is None:
+            return stored
+        try:
+            delivered = self._delivered.take(stored.rows, stored.offsets)
+            try:
+                self._dataset.deliver(stored.tensors(), delivered.tensors())
+            except BaseException:
+                delivered.let_go()
+                raise
+            return delivered
+        finally:
+            stored.let_go()
+
+    def _shelf(self, samples: NDArray[np.int64]) -> Shelf:
+        offsets: dict[str, NDArray[np.int64]] = {}
+        if self._open:
+            lengths = self._dataset.sizes(samples)
+            for column in self._open:
+                at = offsets[column.name] = np.zeros(len(samples) + 1, np.int64)
+                np.cumsum(lengths[column.name], out=at[1:])
+        return self._stored.take(len(samples), offsets)
+
+    def _row_numbers(self, rows: int) -> NDArray[np.int64]:
+        if rows > len(self._rows):
+            self._rows = np.arange(rows, dtype=np.int64)
+        return self._rows[:rows]

@@ -1,0 +1,85 @@
+"""Building from batches that a dataset makes whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.build.builder import Builder, Finish, Hop
+from headrace.build.built import Built
+from headrace.build.calls import Raised, attempt, attempt_awaited
+from headrace.build.samples import StepEstimate, bytes_in
+from headrace.collate import as_columns
+from headrace.pick import Picks
+from headrace.plan import Span
+
+
+class OpaqueBuilder(Builder):
+    """Asks a dataset for the batch of each step.
+
+    Args:
+        get_batch: Gives `get_batch` on the calling thread, where it may be a copy's.
+        waits: Whether it is a coroutine function.
+    """
+
+    def __init__(
+        self,
+        get_batch: Callable[[], Callable[[list[int]], Any]],
+        finish: Finish,
+        waits: bool,
+        hop: Hop | None = None,
+    ) -> None:
+        super().__init__(finish, hop)
+        self._get_batch = get_batch
+        self._waits = waits
+        self._estimate = StepEstimate()
+
+    @property
+    def waits(self) -> bool:
+        return self._waits
+
+    @property
+    def step_bytes(self) -> int:
+        return self._estimate.step_bytes
+
+    def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
+        return [self._estimate.step_bytes] * (len(ends) - 1)
+
+    def build_blocking(self, span: Span) -> list[Built]:
+        get_batch = self._get_batch()
+        return [
+            self._settle(span, at, attempt(get_batch, _indices(span, at)))
+            for at in range(len(span.steps))
+        ]
+
+    async def build(self, span: Span) -> list[Built]:
+        get_batch: Callable[[list[int]], Awaitable[Any]] = self._get_batch()
+        built: list[Built] = []
+        for at in range(len(span.steps)):
+            value = await attempt_awaited(get_batch, _indices(span, at))
+            built.append(await self.off_loop(self._settle, span, at, value))
+        return built
+
+    def _settle(self, span: Span, position: int, value: Any) -> Built:
+        if isinstance(value, Raised):
+            return self.finish.failed(span, position, value.error)
+        rows = span.rows(position)
+        columns = attempt(as_columns, value, rows.stop - rows.start, "get_batch")
+        if isinstance(columns, Raised):
+            return self.finish.failed(span, position, columns.error)
+        self._estimate.add(bytes_in(columns.values))
+        return self.finish.finish(span, position, columns)
+
+
+def _indices(span: Span, position: int) -> list[int]:
+    samples: list[int] = span.picks.sample[span.rows(position)].tolist()
+    return samples
+
+
+def is_coroutine(call: Any) -> bool:
+    """Whether a function must be awaited."""
+    return asyncio.iscoroutinefunction(call)

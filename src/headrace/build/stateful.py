@@ -1,0 +1,114 @@
+"""Builders around builders: stateful user objects, and steps that the user skips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.build.builder import Builder
+from headrace.build.built import Built
+from headrace.pick import Picks
+from headrace.plan import Span
+
+
+class _Around(Builder):
+    """Passes on what it does not change."""
+
+    def __init__(self, inner: Builder) -> None:
+        super().__init__(inner.finish)
+        self.inner = inner
+
+    @property
+    def waits(self) -> bool:
+        return self.inner.waits
+
+    @property
+    def step_bytes(self) -> int:
+        return self.inner.step_bytes
+
+    def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
+        return self.inner.bytes_of(picks, ends)
+
+
+class StatefulBuilder(_Around):
+    """Snapshots stateful user objects after each step; the snapshot rides in the slot.
+
+    Spans must be single steps, built one after another by one thread or task.
+
+    Args:
+        inner: Builds.
+        objects: Objects with `state_dict`, by role.
+    """
+
+    def __init__(self, inner: Builder, objects: Mapping[str, Any]) -> None:
+        super().__init__(inner)
+        self._objects = objects
+
+    def build_blocking(self, span: Span) -> list[Built]:
+        return self._with_state(self.inner.build_blocking(span))
+
+    async def build(self, span: Span) -> list[Built]:
+        return self._with_state(await self.inner.build(span))
+
+    def _with_state(self, built: list[Built]) -> list[Built]:
+        for one in built:
+            one.nested = {role: held.state_dict() for role, held in self._objects.items()}
+        return built
+
+
+class SkippingBuilder(_Around):
+    """Leaves out the steps that the user skips.
+
+    Args:
+        inner: Builds.
+        skips: Gives the steps to leave out.
+    """
+
+    def __init__(self, inner: Builder, skips: Callable[[], Collection[int]]) -> None:
+        super().__init__(inner)
+        self._skips = skips
+
+    def build_blocking(self, span: Span) -> list[Built]:
+        if self._has_none(span):
+            return self.inner.build_blocking(span)
+        return [
+            Built() if step in self._skips() else self.inner.build_blocking(alone)[0]
+            for step, alone in _single_steps(span)
+        ]
+
+    async def build(self, span: Span) -> list[Built]:
+        if self._has_none(span):
+            return await self.inner.build(span)
+        return [
+            Built() if step in self._skips() else (await self.inner.build(alone))[0]
+            for step, alone in _single_steps(span)
+        ]
+
+    def _has_none(self, span: Span) -> bool:
+        skips = self._skips()
+        return not skips or not any(step in skips for step in span.steps)
+
+
+def _single_steps(span: Span) -> list[tuple[int, Span]]:
+    alone: list[tuple[int, Span]] = []
+    for at, step in enumerate(span.steps):
+        rows = span.rows(at)
+        alone.append(
+            (
+                step,
+                replace(
+                    span,
+                    steps=range(step, step + 1),
+                    picks=span.picks[rows],
+                    ends=[0, rows.stop - rows.start],
+                    epochs=span.epochs[at : at + 1],
+                    first_steps=span.first_steps[at : at + 1],
+                    digests=span.digests[at : at + 1],
+                ),
+            )
+        )
+    return alone

@@ -1,0 +1,93 @@
+"""Checked ranges of the knobs."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from typing import Any
+
+from headrace.errors import ConfigError
+
+# Slots of a ring are fixed when it is made; only the bound moves.
+MAX_PREFETCH = 256
+# Read ahead by default: enough bytes to ride out a slow read, within a fixed range of steps.
+AUTO_PREFETCH_BYTES = 64 << 20
+AUTO_PREFETCH_STEPS = (4, 32)
+AUTO_WORKERS = 4
+
+
+def integer(knob: str, value: Any, low: int, high: int | None = None) -> int:
+    """Check a whole number.
+
+    Raises:
+        ConfigError: It is no int (bool is none), or outside the range.
+    """
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    if not is_int and hasattr(value, "__index__") and not isinstance(value, bool):
+        value, is_int = value.__index__(), True
+    if not is_int or value < low or (high is not None and value > high):
+        wanted = f"an int >= {low}" if high is None else f"an int from {low} to {high}"
+        raise ConfigError(knob, wanted, value)
+    return int(value)
+
+
+def share(knob: str, value: Any) -> float:
+    """Check a finite number, to be clamped by whoever uses it.
+
+    Raises:
+        ConfigError: It is no number, or NaN.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ConfigError(knob, "a number", value)
+    return float(value)
+
+
+def positive(knob: str, value: Any) -> float:
+    """Check a number above zero, infinity included."""
+    number = share(knob, value)
+    if number <= 0:
+        raise ConfigError(knob, "a number above 0", value)
+    return number
+
+
+def prefetch(value: Any) -> int:
+    """Check a read-ahead in steps; 0 counts as 1."""
+    return max(1, integer("prefetch", value, 0, MAX_PREFETCH))
+
+
+def one_of(knob: str, value: Any, *wanted: Any) -> Any:
+    """Check a choice."""
+    if value not in wanted:
+        raise ConfigError(knob, "one of " + ", ".join(map(repr, wanted)), value)
+    return value
+
+
+def auto_workers() -> int:
+    """Give the default number of reader threads: the cores, at most AUTO_WORKERS."""
+    return max(1, min(AUTO_WORKERS, os.cpu_count() or 1))
+
+
+def auto_prefetch(step_bytes: int) -> int:
+    """Give the default read-ahead in steps for batches of this size."""
+    low, high = AUTO_PREFETCH_STEPS
+    return max(low, min(high, AUTO_PREFETCH_BYTES // max(1, step_bytes)))
+
+
+def is_probe_on(probe: bool | None) -> bool:
+    """Whether the purity probe runs: the knob, else `HEADRACE_PROBE`, else unless `python -O`."""
+    if probe is not None:
+        return probe
+    word = os.environ.get("HEADRACE_PROBE", "").lower()
+    return word not in ("off", "0", "false", "no") if word else __debug__
+
+
+def poisons_blocks() -> bool:
+    """Whether returned blocks are overwritten (`HEADRACE_POISON=1`), to show dangling views."""
+    return os.environ.get("HEADRACE_POISON", "0") not in ("", "0")
+
+
+def check_platform() -> None:
+    """Refuse Windows, where positioned reads and forks are not as this library needs them."""
+    if sys.platform == "win32":
+        raise ImportError("headrace runs on Linux and macOS; Windows is not supported")

@@ -1,0 +1,342 @@
+"""Everything that reads for one loader: builders, threads, the loop, the blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headrace.budget import Budget
+from headrace.build.bad_samples import BadSamplePolicy
+from headrace.build.builder import Builder, Finish, Hop, Transform
+from headrace.build.built import Built
+from headrace.build.bulk import BulkBuilder
+from headrace.build.opaque import OpaqueBuilder
+from headrace.build.opened import OpenedDataset
+from headrace.build.samples import Getter, SampleBuilder, SampleTransform
+from headrace.build.stateful import SkippingBuilder, StatefulBuilder
+from headrace.collate import Collator
+from headrace.config import MAX_PREFETCH, auto_prefetch, poisons_blocks
+from headrace.datasets.dataset import BatchDataset, BulkDataset
+from headrace.datasets.foreign import ThreadCopies
+from headrace.datasets.samples import BlockingRowSamples, WaitingRowSamples
+from headrace.errors import CannotStartThreadError, ClosedError
+from headrace.inline import InlineRun, PrivateLoop
+from headrace.plan import Order, Plan, span_steps_for
+from headrace.reader import LoopThread, ReaderThreads, Run, top_frames
+from headrace.ring.blocks import BlockPool
+from headrace.ring.grants import Grants
+from headrace.ring.ring import Ring
+from headrace.ring.slots import Slots
+from headrace.samplers.sampler import Sampler
+from headrace.threads import BlockingCalls
+
+logger = logging.getLogger("headrace")
+
+# How long a closing loader waits for a reader that is inside a read or user code.
+JOIN_S = 5.0
+# Spans of a waiting dataset that are in flight at once share the ring among this many.
+WAITING_BUILDERS = 4
+
+
+class Stateful(Protocol):
+    """A user object whose state goes into the loader's state."""
+
+    def state_dict(self) -> Mapping[str, Any]:
+        """Give JSON facts."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to a state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the engine needs to know of a loader's knobs, checked already.
+
+    Attributes:
+        workers: Reader threads; 0 builds on the consumer's thread.
+        prefetch: Steps claimed and not yet taken; None for by size.
+        ring_bytes: Bytes that those steps may hold.
+        seed: Seed of the loader.
+        batch_rows: Rows of a full batch of this rank.
+        copies: Copies of the dataset for reader threads; None where they share it.
+        is_serial: Whether one thread must build step by step.
+        stateful: Stateful user objects by role.
+    """
+
+    workers: int
+    prefetch: int | None
+    ring_bytes: int
+    seed: int
+    batch_rows: int
+    policy: BadSamplePolicy
+    names: tuple[str, ...] | None = None
+    transform: Transform | None = None
+    sample_transform: SampleTransform | None = None
+    collate: Collator | None = None
+    with_content: bool = False
+    copies: ThreadCopies | None = None
+    is_serial: bool = False
+    stateful: Mapping[str, Stateful] = field(default_factory=dict)
+
+
+class Engine:
+    """Reads steps for one loader. Threads and loop start with the first run.
+
+    Args:
+        dataset: One of the three contracts.
+        settings: The knobs.
+        budget: Where the bytes in flight come from.
+    """
+
+    def __init__(self, dataset: Any, settings: Settings, budget: Budget) -> None:
+        self.settings = settings
+        self.opened = OpenedDataset(dataset, settings.copies)
+        self.pool = BlockPool(settings.ring_bytes, poisons_blocks())
+        self.is_closed = False
+        self._dataset = dataset
+        self._skips: frozenset[int] = frozenset()
+        self._lock = threading.Lock()
+        self._threads: ReaderThreads | None = None
+        self._loop: LoopThread | None = None
+        self._private_loop = PrivateLoop()
+        self._calls = BlockingCalls(settings.workers, "decode")
+        self._workers = 1 if settings.is_serial and settings.workers else settings.workers
+        self._builder = self._make_builder()
+        self._share = budget.open_share("ring", 2 * self._builder.step_bytes)
+        self._run: Run | InlineRun | None = None
+        self.prefetch = settings.prefetch or auto_prefetch(self._builder.step_bytes)
+
+    # -- runs ----------------------------------------------------------------------------
+
+    def start(self, sampler: Sampler, slots: slice, start: int, end: int | None) -> Run | InlineRun:
+        """Start to read steps `[start, end)`; the run before is closed."""
+        if self.is_closed:
+            raise ClosedError("the loader is closed")
+        self.close_run()
+        order = Order(sampler, slots, self._builder.bytes_of)
+        run = self._start_readers(order, start, end)
+        if run is None:
+            run = InlineRun(order, self._builder, self.opened, self._private_loop, start, end)
+        self._run = run
+        return run
+
+    def _start_readers(self, order: Order, start: int, end: int | None) -> Run | None:
+        """Have threads or the loop serve a run; None where there can be none."""
+        if not self._workers:
+            return None
+        run = self._make_run(order, start, end)
+        try:
+            if self._builder.waits:
+                self._serve_on_loop(run)
+            else:
+                self._reader_threads().serve(run)
+        except CannotStartThreadError as error:
+            logger.info("running as workers=0: %s", error)
+            self._workers = 0
+            return None
+        return run
+
+    def _make_run(self, order: Order, start: int, end: int | None) -> Run:
+        slots: Slots[Built] = Slots(start, self.prefetch, MAX_PREFETCH, end)
+        ring = Ring(slots, Grants(self.settings.ring_bytes, self._share))
+        builders = WAITING_BUILDERS if self._builder.waits else self._workers
+        steps = span_steps_for(self._builder.step_bytes, self.prefetch, builders)
+        if self.settings.is_serial:
+            steps = 1
+        return Run(ring, Plan(ring, order, steps), self._builder)
+
+    def _serve_on_loop(self, run: Run) -> None:
+        loop = self._loop_thread()
+        most_spans = 1 if self.settings.is_serial else None
+
+        async def serve() -> None:
+            await self.opened.open_loop()
+            await run.build(most_spans)
+
+        run.cancel = loop.start(serve(), run.died)
+
+    def close_run(self) -> None:
+        """Stop the current run, if any. Does not wait."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.close()
+
+    def wait_idle(self) -> None:
+        """Block until nothing is being built; the current run must be closed."""
+        if self._threads is not None:
+            self._threads.wait_idle()
+
+    def set_skips(self, steps: Collection[int]) -> None:
+        """Leave out these steps from here on, unless they are built already."""
+        self._skips = frozenset(steps)
+
+    def set_prefetch(self, steps: int) -> None:
+        """Move the bound on steps in flight, at once and for later runs."""
+        self.prefetch = steps
+        if isinstance(self._run, Run):
+            self._run.ring.set_prefetch(steps)
+
+    def build_one(self, sampler: Sampler, slots: slice, step: int) -> Built:
+        """Build any step, beside whatever run there is, and block for it."""
+        span = Order(sampler, slots, self._builder.bytes_of).span(step)
+        if not self._builder.waits:
+            self.opened.open_here()
+            return self._builder.build_blocking(span)[0]
+        return self.call(self._build_awaited(span), "batch_at")[0]
+
+    async def _build_awaited(self, span: Any) -> list[Built]:
+        await self.opened.open_loop()
+        return await self._builder.build(span)
+
+    def call(self, coroutine: Any, what: str) -> Any:
+        """Run a coroutine to its end: on the engine's loop, or the private one at workers=0."""
+        if not self._workers:
+            return self._private_loop.call(coroutine, what)
+        return self._loop_thread().call(coroutine)
+
+    # -- parts ---------------------------------------------------------------------------
+
+    def _make_builder(self) -> Builder:
+        settings = self.settings
+        finish = Finish(
+            seed=settings.seed,
+            policy=settings.policy,
+            where=self.where,
+            names=settings.names,
+            transform=settings.transform,
+            with_content=settings.with_content,
+            await_blocking=lambda coroutine: self.call(coroutine, "an async transform"),
+        )
+        hop: Hop | None = self._calls.run if settings.workers else None
+        builder = self._builder_for(self._dataset, finish, hop)
+        if settings.stateful:
+            builder = StatefulBuilder(builder, settings.stateful)
+        return SkippingBuilder(builder, lambda: self._skips)
+
+    def _builder_for(self, dataset: Any, finish: Finish, hop: Hop | None) -> Builder:
+        settings = self.settings
+        if isinstance(dataset, BulkDataset) and not (settings.collate or settings.sample_transform):
+            return BulkBuilder(dataset, finish, self.pool, settings.batch_rows, hop)
+        if isinstance(dataset, BatchDataset):
+            waits = asyncio.iscoroutinefunction(dataset.get_batch)
+            return OpaqueBuilder(lambda: self.opened.here().get_batch, finish, waits, hop)
+        return self._sample_builder(dataset, self.opened.here, finish, hop)
+
+    def _sample_builder(
+        self, dataset: Any, here: Callable[[], Any], finish: Finish, hop: Hop | None
+    ) -> SampleBuilder:
+        settings = self.settings
+        waits = Getter(dataset).waits
+        return SampleBuilder(
+            lambda: Getter(dataset if waits else here()),
+            finish,
+            waits,
+            settings.collate,
+            settings.sample_transform,
+            hop,
+        )
+
+    def where(self, index: int) -> str:
+        """Say where a sample lives, for messages; "" when there is nothing to say."""
+        locate = getattr(self._dataset, "locate", None)
+        if locate is None:
+            return ""
+        try:
+            return str(locate(index) or "")
+        except Exception:  # noqa: BLE001 - an error message must not fail for its detail
+            return ""
+
+    def _reader_threads(self) -> ReaderThreads:
+        with self._lock:
+            if self._threads is None:
+                self._threads = ReaderThreads(
+                    self._workers, self.opened.open_here, self.opened.close_here
+                )
+            return self._threads
+
+    def _loop_thread(self) -> LoopThread:
+        with self._lock:
+            if self.is_closed:
+                raise ClosedError("the loader is closed")
+            if self._loop is None:
+                self._loop = LoopThread()
+            return self._loop
+
+    # -- the end -------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Tell everything to end, without waiting. Idempotent, from any thread."""
+        self.is_closed = True
+        self.close_run()
+        if self._threads is not None:
+            self._threads.stop()
+        if self._loop is not None:
+            self._loop.stop(self.opened.close_loop)
+        self._share.close()
+
+    def close(self) -> None:
+        """End everything and join it; a reader stuck in a read is named and left behind."""
+        self.stop()
+        left: list[str] = []
+        if self._threads is not None:
+            left += self._threads.join(JOIN_S)
+        if self._loop is not None:
+            left += self._loop.join(JOIN_S)
+        self._calls.close(JOIN_S)
+        self._close_private()
+        self.pool.clear()
+        if left:
+            logger.warning(
+                "closed, but these threads are still inside a read or user code: %s",
+                "; ".join(f"{name} at {line}" for name, line in self.top_frames().items()),
+            )
+
+    async def close_here(self) -> None:
+        """Close what `workers=0` opened on the running loop."""
+        await self.opened.close_loop()
+
+    def _close_private(self) -> None:
+        if self._builder.waits and not self.settings.workers:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                self._private_loop.call(self.opened.close_loop(), "close")
+        self._private_loop.close()
+        self.opened.close_here()
+
+    def threads(self) -> list[threading.Thread]:
+        """Give the threads that are alive."""
+        threads = list(self._threads.threads) if self._threads is not None else []
+        if self._loop is not None:
+            threads.append(self._loop.thread)
+        return [thread for thread in threads if thread.is_alive()]
+
+    def top_frames(self) -> dict[str, str]:
+        """Give the line that each reader is at."""
+        return top_frames(self.threads())
+
+    def counters(self) -> dict[str, float]:
+        """Give the numbers of the ring and the blocks."""
+        run = self._run
+        numbers: dict[str, float] = {
+            "blocks_made": self.pool.made_blocks,
+            "blocks_lent": self.pool.lent_blocks,
+            "leases_out": self.pool.leases_out,
+            "prefetch_steps": self.prefetch,
+            "workers": self._workers,
+        }
+        if isinstance(run, Run):
+            grants, slots = run.ring.grants, run.ring.slots
+            numbers |= {
+                "ring_bytes": grants.granted_bytes,
+                "ring_peak_bytes": grants.peak_bytes,
+                "ring_forced_steps": grants.forced_steps,
+                "ring_steps": slots.claimed_steps,
+            }
+        return numbers

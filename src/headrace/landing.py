@@ -1,0 +1,55 @@
+"""The last leg of a batch: onto its device, through the user's transform."""
+
+from __future__ import annotations
+
+import torch
+
+from headrace.batch import Batch
+from headrace.build.builder import Transform, with_result
+from headrace.build.content import content_digest
+from headrace.pick import PickKeys
+
+
+class Landing:
+    """Says where transform and content digest run, and runs them where that is not a reader.
+
+    A batch for the host lands on a reader thread, which does all of it. A batch for another
+    device is copied by a blocking copy on the consumer's thread, then transformed there.
+
+    Args:
+        device: Where batches land.
+        transform: The user's `transform=`.
+        with_content: Whether what is delivered is hashed.
+    """
+
+    def __init__(
+        self, device: torch.device, transform: Transform | None, with_content: bool
+    ) -> None:
+        self.device = device
+        self.is_host = device.type == "cpu"
+        self.with_content = with_content
+        self._transform = transform
+
+    @property
+    def host_transform(self) -> Transform | None:
+        """The transform that readers run."""
+        return self._transform if self.is_host else None
+
+    @property
+    def hashes_on_host(self) -> bool:
+        """Whether readers hash what they build."""
+        return self.with_content and self.is_host
+
+    def land(self, batch: Batch) -> Batch:
+        """Give a built batch as the consumer gets it; a host batch is that already."""
+        if self.is_host:
+            return batch
+        landed = batch.to(self.device)
+        if self._transform is None:
+            return landed
+        keys: PickKeys = batch.pick_keys
+        return with_result(landed, self._transform(landed, keys))
+
+    def digest(self, batch: Batch) -> int:
+        """Hash a landed batch, 0 where not asked for."""
+        return content_digest(batch, batch.pick_keys.slot) if self.with_content else 0

@@ -1,0 +1,806 @@
+"""The front door: one loader, one cursor, batches in a `for` or `async for` loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from headrace import config
+from headrace.batch import Batch
+from headrace.budget import process_budget
+from headrace.build.bad_samples import BadSamplePolicy, OnBadSample
+from headrace.build.builder import Transform
+from headrace.build.built import Built
+from headrace.build.samples import SampleTransform
+from headrace.datasets.adapt import as_dataset
+from headrace.datasets.adapters import Foreign
+from headrace.datasets.dataset import BulkDataset, Location
+from headrace.datasets.foreign import ThreadCopies
+from headrace.datasets.probe import probe_purity
+from headrace.engine import Engine, Settings
+from headrace.errors import (
+    ClosedError,
+    ConfigError,
+    ForkedError,
+    PurityError,
+    TooManyBadSamplesError,
+)
+from headrace.landing import Landing
+from headrace.resume import (
+    LISTED_BAD_SAMPLES,
+    Position,
+    compose,
+    identity_of,
+    restore,
+    verify,
+)
+from headrace.samplers.choose import choose_sampler
+from headrace.samplers.sampler import Sampler
+from headrace.state import Cursor, History
+from headrace.stats import LoaderStats
+from headrace.stream import BatchStream, Steps
+from headrace.threads import at_exit
+
+logger = logging.getLogger("headrace")
+
+RING_BYTES = 1 << 30
+KEPT_CURSORS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class PickOrigin:
+    """Where one row of a batch came from.
+
+    Attributes:
+        step: Global step.
+        epoch: Epoch of the step.
+        step_in_epoch: Step in that epoch.
+        slot: Row in the global batch.
+        sample: Dataset index.
+        repeat: Which of the `augment` views.
+        location: File or object and byte range, where the dataset can tell.
+        tier: What would serve the bytes now.
+    """
+
+    step: int
+    epoch: int
+    step_in_epoch: int
+    slot: int
+    sample: int
+    repeat: int
+    location: Location | None
+    tier: str
+
+
+class Loader:
+    """Streams batches of a dataset in an order that seed and step alone decide.
+
+    Iterate it as torch's DataLoader (`for batch in loader`: each pass is the next epoch), by
+    epoch (`loader.epoch(e)`, `loader.epochs(n)`) or without end (`loader.stream()`); each of
+    these works in `for` and in `async for`. The stream does not depend on workers, prefetch,
+    timing or the face used, and goes on exactly from `state_dict()` in another process.
+
+    One cursor, moved by the one open stream; opening another closes the first. Threads start
+    with the first take and end with `close()`, when the loader is dropped, or at exit. Methods
+    may be called from any thread; one thread at a time takes batches.
+
+    Args:
+        data: A headrace dataset, arrays, or anything with indices (see `as_dataset`).
+        batch_size: Rows per batch; may be left out where `sampler` brings its own.
+        device: Where batches land; columns are copied there at delivery.
+        seed: Any integer; decides the order and all keys.
+        shuffle: Keyed order of each epoch. A `sampler` takes its place.
+        drop_last: Leave out a short last batch; None means as `shuffle` says.
+        sampler: A headrace sampler, or a torch Sampler or BatchSampler.
+        augment: Views of each sample per epoch.
+        sample_transform: `f(sample, key)` before collation, on reader threads.
+        collate: `f(samples, keys)` or `f(samples)` in place of the default.
+        transform: `f(batch, pick_keys)` at delivery, on the device; may be a coroutine function
+            for CPU batches.
+        names: Names of the columns in place of the dataset's.
+        workers: Reader threads; 0 builds on the caller's thread; None for the number of cores.
+        prefetch: Steps read ahead over all stages; None by size; 0 counts as 1.
+        ring_bytes: Bound on the bytes read ahead, two steps at least.
+        on_bad_sample: "raise"; "replace" by a pure draw; "mask" to also give the row weight 0.
+        max_bad_samples: More bad samples than this end the stream.
+        content_digest: Hash every delivered row into the state.
+        pure: Whether a foreign dataset gives the same bytes for the same index. False runs it
+            on one thread, without the probe.
+        probe: Fetch a few samples of a foreign dataset twice at the first take; None for
+            unless `python -O` or `HEADRACE_PROBE=off`.
+        epochs: How many epochs will come, so that plain loops read across their ends.
+        stall_warning_s: A take that waits longer is reported once in the log.
+
+    Raises:
+        ConfigError: A knob is out of its range, or the dataset is empty.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        batch_size: int | None = None,
+        *,
+        device: torch.device | str | int = "cpu",
+        seed: int = 42,
+        shuffle: bool = True,
+        drop_last: bool | None = None,
+        sampler: Any = None,
+        augment: int = 1,
+        sample_transform: SampleTransform | None = None,
+        collate: Callable[..., Any] | None = None,
+        transform: Transform | None = None,
+        names: Sequence[str] | None = None,
+        workers: int | None = None,
+        prefetch: int | None = None,
+        ring_bytes: int | None = None,
+        on_bad_sample: OnBadSample = "raise",
+        max_bad_samples: int = 100,
+        content_digest: bool = False,
+        pure: bool | None = None,
+        probe: bool | None = None,
+        epochs: int | None = None,
+        stall_warning_s: float = 30.0,
+    ) -> None:
+        self._arguments = (data, batch_size, {k: v for k, v in locals().items() if k in _KNOBS})
+        self._pid = os.getpid()
+        self.dataset = as_dataset(data, pure)
+        if not len(self.dataset):
+            raise ConfigError("data", "at least one sample", f"an empty {self.dataset!r}")
+        self.seed = config.integer("seed", seed, -(2**63), 2**64 - 1)
+        self.stall_s = config.positive("stall_warning_s", stall_warning_s)
+        self._epochs = None if epochs is None else config.integer("epochs", epochs, 1)
+        self._max_bad_samples = config.integer("max_bad_samples", max_bad_samples, 0)
+        self._pure = pure
+        self._probes = config.is_probe_on(probe)
+        self._landing = Landing(torch.device(device), transform, content_digest)
+
+        base = choose_sampler(
+            len(self.dataset), batch_size, self.seed, shuffle, drop_last, sampler, augment
+        )
+        self._base = base
+        self.fingerprint = self.dataset.fingerprint()
+        content = History(0) if content_digest else None
+        self._position = Position(
+            base,
+            ((0, base.global_batch_size, 0),),
+            (base.num_samples,),
+            Cursor(0, History(0), content),
+        )
+        self._stateful = _stateful(data, collate, sample_transform, transform)
+        self._engine = Engine(
+            self.dataset,
+            self._settings(
+                workers, prefetch, ring_bytes, on_bad_sample, names, collate, sample_transform
+            ),
+            process_budget(),
+        )
+        self._cursor = self._position.cursor._replace(nested=self._snapshot())
+        self._cursors: deque[Cursor] = deque(maxlen=KEPT_CURSORS)
+        self._is_resumed = False
+        self._epoch_set: int | None = None
+        self._kept: Steps | None = None
+        self._stream: weakref.ref[BatchStream] | None = None
+        self._counts = LoaderStats()
+        self._finalizer = weakref.finalize(self, self._engine.stop)
+        self._finalizer.atexit = False
+        at_exit(self._engine.close)
+        self._note_dropped()
+
+    def _settings(
+        self,
+        workers: int | None,
+        prefetch: int | None,
+        ring_bytes: int | None,
+        on_bad_sample: OnBadSample,
+        names: Sequence[str] | None,
+        collate: Callable[..., Any] | None,
+        sample_transform: SampleTransform | None,
+    ) -> Settings:
+        count = config.auto_workers() if workers is None else config.integer("workers", workers, 0)
+        copies = ThreadCopies(self.dataset) if count else None
+        serial = bool(self._stateful) or self._pure is False
+        if copies is not None and copies.sharing == "serial":
+            serial = True
+        if names is not None:
+            self._check_names(tuple(names))
+        return Settings(
+            workers=count,
+            prefetch=None if prefetch is None else config.prefetch(prefetch),
+            ring_bytes=RING_BYTES
+            if ring_bytes is None
+            else config.integer("ring_bytes", ring_bytes, 1),
+            seed=self.seed,
+            batch_rows=self._base.global_batch_size,
+            policy=BadSamplePolicy(
+                config.one_of("on_bad_sample", on_bad_sample, "raise", "replace", "mask"),
+                self.seed,
+                len(self.dataset),
+            ),
+            names=None if names is None else tuple(names),
+            transform=self._landing.host_transform,
+            sample_transform=sample_transform,
+            collate=None if collate is None else _with_keys(collate),
+            with_content=self._landing.hashes_on_host,
+            copies=None if serial or copies is None or copies.sharing != "copies" else copies,
+            is_serial=serial,
+            stateful=self._stateful,
+        )
+
+    def _check_names(self, names: tuple[str, ...]) -> None:
+        if isinstance(self.dataset, BulkDataset) and not any(
+            column.is_open for column in self.dataset.delivered
+        ):
+            found = [column.name for column in self.dataset.delivered]
+            if len(found) != len(names):
+                wanted = f"{len(found)} names, one for each of {found}"
+                raise ConfigError("names", wanted, list(names))
+
+    # -- iterating -----------------------------------------------------------------------
+
+    def __iter__(self) -> BatchStream:
+        """Begin the next epoch; after `load_state_dict`, what is left of its epoch.
+
+        After a `break` the next pass is the next whole epoch; `set_epoch` names another.
+        """
+        start, epoch = self._next_pass()
+        return self._open(start, self._end_of(epoch), self._planned_end(epoch))
+
+    def __aiter__(self) -> BatchStream:
+        """Do as `__iter__`, for `async for`."""
+        return self.__iter__()
+
+    def epoch(self, epoch: int) -> BatchStream:
+        """Give the batches of one epoch.
+
+        After `load_state_dict`, the epoch of the state starts where the state says, once; any
+        other epoch, and any epoch otherwise, is whole.
+        """
+        epoch = config.integer("epoch", epoch, 0)
+        start = self._position.sampler.first_step(epoch)
+        if self._is_resumed:
+            at = self._locate(self._cursor.next_step)[0]
+            if epoch == at:
+                start = self._cursor.next_step
+            elif epoch < at:
+                warnings.warn(
+                    f"epoch({epoch}) starts an earlier epoch again: the loaded state is in "
+                    f"epoch {at}",
+                    stacklevel=2,
+                )
+        return self._open(start, self._end_of(epoch), self._planned_end(epoch))
+
+    def epochs(self, count: int) -> Iterator[BatchStream]:
+        """Give what is left of the first `count` epochs, one stream each.
+
+        After `load_state_dict` the first stream is the rest of the state's epoch. Reading goes
+        on across the ends of epochs. Leaving an inner loop early goes to the next epoch.
+        """
+        return self._each_epoch(config.integer("epochs", count, 0))
+
+    def _each_epoch(self, count: int) -> Iterator[BatchStream]:
+        start, first = self._next_pass()
+        try:
+            for epoch in range(first, count):
+                begin = start if epoch == first else self._position.sampler.first_step(epoch)
+                yield self._open(begin, self._end_of(epoch), self._end_of(count - 1))
+        finally:
+            self._drop_kept()
+
+    def stream(self, start: int | None = None, steps: int | None = None) -> BatchStream:
+        """Give batches from a global step on, across the ends of epochs.
+
+        Args:
+            start: First global step; None for where the cursor is.
+            steps: How many steps; None for no end.
+
+        Raises:
+            ValueError: Epochs have no steps.
+        """
+        at = self._cursor.next_step if start is None else config.integer("start", start, 0)
+        self._position.sampler.locate(at)
+        until = None if steps is None else at + config.integer("steps", steps, 0)
+        return self._open(at, until, until)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch the next plain pass is, as torch's DistributedSampler does.
+
+        On the epoch of a state just loaded, the pass still starts where the state says.
+        """
+        epoch = config.integer("epoch", epoch, 0)
+        if not (self._is_resumed and self._locate(self._cursor.next_step)[0] == epoch):
+            self._is_resumed = False
+            self._epoch_set = epoch
+
+    def __len__(self) -> int:
+        """Count the batches of an epoch (the current one).
+
+        Raises:
+            TypeError: The sampler does not know.
+        """
+        steps = self._position.sampler.steps_in(self._locate(self._cursor.next_step)[0])
+        if steps is None:
+            raise TypeError("the sampler does not know how many batches an epoch has")
+        return steps
+
+    # -- any batch of the run ------------------------------------------------------------
+
+    def batch_at(self, step: int) -> Batch:
+        """Build the batch of any global step; the cursor and open streams do not move.
+
+        Raises:
+            SampleError: A sample of it is bad.
+        """
+        self._check_usable()
+        built = self._engine.build_one(
+            self._position.sampler, slice(None), config.integer("step", step, 0)
+        )
+        if built.failure is not None:
+            raise built.failure
+        assert built.batch is not None
+        return self._landing.land(built.batch)
+
+    def why(self, step: int) -> list[PickOrigin]:
+        """Say where each row of the batch of a global step comes from, without reading it."""
+        step = config.integer("step", step, 0)
+        epoch, in_epoch = self._position.sampler.locate(step)
+        picks = self._position.sampler.picks(range(step, step + 1))
+        rows = zip(picks.slot.tolist(), picks.sample.tolist(), picks.repeat.tolist(), strict=True)
+        return [
+            PickOrigin(
+                step, epoch, in_epoch, slot, sample, repeat, self.dataset.locate(sample), "source"
+            )
+            for slot, sample, repeat in rows
+        ]
+
+    def skip_step(self, step: int) -> None:
+        """Leave out the batch of a global step from now on; the state remembers.
+
+        Meant for a step that fails: load the state of before, skip, go on.
+        """
+        step = config.integer("step", step, 0)
+        self._position = replace(self._position, skips=self._position.skips | {step})
+        self._engine.set_skips(self._position.skips)
+
+    # -- state ---------------------------------------------------------------------------
+
+    def state_dict(self, after: Batch | None = None) -> dict[str, Any]:
+        """Say what has been taken, as plain JSON; call it from any thread.
+
+        Batches read ahead do not count; the batch in the consumer's hand does.
+
+        Args:
+            after: A batch still held: the state as of having taken it, for frameworks that take
+                one batch ahead.
+
+        Raises:
+            ValueError: `after` is not among the last 256 batches taken.
+        """
+        cursor = self._cursor if after is None else self._cursor_after(after)
+        return compose(self._position, cursor, self._identity())
+
+    def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
+        """Go on where a state was saved, also in another process.
+
+        Args:
+            state: What `state_dict` gave, straight or through JSON.
+            allow: "global_batch" to go on with this loader's batch size, at once, without
+                repeating or skipping picks; "dataset" if data was appended, which comes in with
+                the next epoch.
+
+        Raises:
+            StateError: The state is of another run; every field that differs is named.
+        """
+        self._check_usable()
+        position = restore(state, self._identity(), self._base, allow, self._landing.with_content)
+        self._close_stream("a state was loaded")
+        self._engine.set_skips(position.skips)
+        self._position = position
+        self._cursor = position.cursor
+        self._cursors.clear()
+        self._is_resumed = True
+        self._epoch_set = None
+        self._restore_nested()
+
+    def verify(self, state: Mapping[str, Any]) -> int:
+        """Replay the history of a state by arithmetic; no data is read.
+
+        Returns:
+            Steps replayed, all as the state says.
+
+        Raises:
+            StateError: What was delivered is not what this loader delivers.
+        """
+        position = restore(state, self._identity(), self._base, ("global_batch", "dataset"))
+        return verify(state, position.sampler)
+
+    def _identity(self) -> Any:
+        return identity_of(self.seed, self._base, self.fingerprint)
+
+    def _cursor_after(self, batch: Batch) -> Cursor:
+        wanted = batch.step + 1
+        for cursor in reversed((*self._cursors, self._cursor)):
+            if cursor.next_step == wanted:
+                return cursor
+        raise ValueError(
+            f"after: wanted one of the last {KEPT_CURSORS} batches taken, got step {batch.step}"
+        )
+
+    # -- what a stream asks of its owner -------------------------------------------------
+
+    def begin(self, stream: BatchStream) -> Steps:
+        """Start the reading of a stream at its first take. For `BatchStream`."""
+        self._check_usable()
+        if self._stream is None or self._stream() is not stream:
+            raise ClosedError("this stream was closed when another one was opened")
+        kept, self._kept = self._kept, None
+        if kept is not None and _serves(kept, stream):
+            return kept
+        if kept is not None:
+            kept.close()
+        self._probe_once()
+        if self._stateful:
+            self._engine.close_run()
+            self._engine.wait_idle()
+            self._restore_nested()
+        return self._engine.start(
+            self._position.sampler, slice(None), stream.start, stream.read_until
+        )
+
+    def accept(self, step: int, built: Built, wait_s: float, is_first: bool) -> Batch | None:
+        """Move the cursor past a taken step. For `BatchStream`."""
+        if built.failure is not None:
+            raise built.failure
+        batch = built.batch
+        cursor = self._cursor
+        counts = self._counts
+        if batch is None:
+            self._cursor = cursor._replace(next_step=step + 1)
+            counts.skipped_steps += 1
+            return None
+        content_digest = built.content_digest
+        if not self._landing.is_host:
+            batch = self._landing.land(batch)
+            content_digest = self._landing.digest(batch)
+        if built.bad:
+            cursor = self._with_bad(cursor, built)
+        content = cursor.content
+        nested = cursor.nested if built.nested is None else built.nested
+        self._cursor = Cursor(
+            step + 1,
+            cursor.history.plus(built.pick_digest),
+            None if content is None else content.plus(content_digest),
+            cursor.bad,
+            cursor.bad_samples,
+            nested,
+        )
+        self._cursors.append(self._cursor)
+        counts.batches += 1
+        counts.rows += batch.num_rows
+        counts.waited(wait_s, is_first)
+        return batch
+
+    def _with_bad(self, cursor: Cursor, built: Built) -> Cursor:
+        count = cursor.bad_samples + len(built.bad)
+        last = built.bad[-1]
+        if count > self._max_bad_samples:
+            text = f"sample {last.index}{f' ({last.where})' if last.where else ''}: {last.reason}"
+            raise TooManyBadSamplesError(self._max_bad_samples, text)
+        self._counts.bad_samples += len(built.bad)
+        for bad in built.bad:
+            logger.warning(
+                "step %d: sample %d%s is bad and was replaced: %s",
+                bad.step,
+                bad.index,
+                f" ({bad.where})" if bad.where else "",
+                bad.reason,
+            )
+        return cursor._replace(
+            bad=(*cursor.bad, *built.bad)[-LISTED_BAD_SAMPLES:], bad_samples=count
+        )
+
+    def stalled(self, step: int, waited_s: float) -> None:
+        """Report a take that has waited long, in one line. For `BatchStream`."""
+        self._counts.stalls += 1
+        logger.warning("%s", self._stall_report(step, waited_s))
+
+    def complete(self, stream: BatchStream, steps: Steps) -> None:
+        """Hear that a stream delivered its last batch. For `BatchStream`."""
+        if steps.end is None or steps.next_step < steps.end:
+            self._kept = steps
+        else:
+            steps.close()
+
+    # -- the cursor ----------------------------------------------------------------------
+
+    def _next_pass(self) -> tuple[int, int]:
+        """Give where the next plain pass starts, and its epoch.
+
+        Four cases: (1) a state was loaded: at the cursor; (2) `set_epoch` named an epoch: at its
+        start; (3) the cursor is inside an epoch, which a break left: the next epoch; (4) the
+        cursor is at the start of an epoch: that one.
+        """
+        step = self._cursor.next_step
+        epoch, in_epoch = self._locate(step)
+        if self._is_resumed:
+            return step, epoch
+        if self._epoch_set is not None:
+            epoch = self._epoch_set
+        elif in_epoch:
+            epoch += 1
+        return self._position.sampler.first_step(epoch), epoch
+
+    def _open(self, start: int, until: int | None, read_until: int | None) -> BatchStream:
+        """Make a stream the open one and put the cursor at its start."""
+        self._check_usable()
+        self._close_stream("another stream of this loader was opened")
+        self._is_resumed = False
+        self._epoch_set = None
+        self._cursor = self._cursor.jumped(start)
+        stream = BatchStream(self, start, until, read_until)
+        self._stream = weakref.ref(stream)
+        return stream
+
+    def _close_stream(self, why: str) -> None:
+        stream = None if self._stream is None else self._stream()
+        if stream is not None:
+            stream.steal(why)
+        self._stream = None
+
+    def _drop_kept(self) -> None:
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.close()
+
+    def _locate(self, step: int) -> tuple[int, int]:
+        # Epochs without steps are legal (fewer samples than a batch): the cursor stays at 0.
+        return (
+            (0, 0)
+            if self._position.sampler.steps_in(0) == 0
+            else self._position.sampler.locate(step)
+        )
+
+    def _end_of(self, epoch: int) -> int | None:
+        sampler = self._position.sampler
+        return None if sampler.steps_in(epoch) is None else sampler.first_step(epoch + 1)
+
+    def _planned_end(self, epoch: int) -> int | None:
+        """Give how far to read when an epoch is opened: past its end only if more will come."""
+        return self._end_of(max(epoch, (self._epochs or 0) - 1))
+
+    # -- stateful user objects -----------------------------------------------------------
+
+    def _snapshot(self) -> dict[str, Any]:
+        return {role: dict(held.state_dict()) for role, held in self._stateful.items()}
+
+    def _restore_nested(self) -> None:
+        for role, held in self._stateful.items():
+            if role in self._cursor.nested:
+                held.load_state_dict(self._cursor.nested[role])
+
+    # -- checks --------------------------------------------------------------------------
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedError("a Loader", self._pid)
+        if self._engine.is_closed:
+            raise ClosedError("the loader is closed; make a new one")
+
+    def _probe_once(self) -> None:
+        """Probe a foreign dataset for impurity before the first read of the run."""
+        probes, self._probes = self._probes, False
+        dataset = self.dataset
+        if not probes or self._pure is False or self._stateful:
+            return
+        if isinstance(dataset, Foreign) and hasattr(dataset, "__getitem__"):
+            last = len(dataset) - 1
+            try:
+                probe_purity(dataset.__getitem__, sorted({0, last // 2}), repr(dataset))
+            except PurityError:
+                raise
+            except Exception:  # noqa: BLE001 - a bad sample is met again, in its own step
+                return
+
+    def _note_dropped(self) -> None:
+        dropped = self.samples_dropped
+        if dropped:
+            logger.info(
+                "drop_last leaves %d of %d rows out of each epoch",
+                dropped,
+                self.num_picks + dropped,
+            )
+
+    def _stall_report(self, step: int, waited_s: float) -> str:
+        counters = self._engine.counters()
+        try:
+            first = self.why(step)[0]
+            at = f"sample {first.sample} ({first.location or 'no location'})"
+        except Exception as error:  # noqa: BLE001 - a report must not end the run
+            at = f"sample unknown ({error})"
+        frames = "; ".join(f"{name} at {line}" for name, line in self._engine.top_frames().items())
+        return (
+            f"waited {waited_s:.0f} s for step {step}, which begins with {at}; "
+            f"{counters.get('ring_steps', 0)} steps and {counters.get('ring_bytes', 0)} bytes in "
+            f"flight; readers: {frames or 'none'}"
+        )
+
+    # -- facts ---------------------------------------------------------------------------
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a full batch."""
+        return self._position.sampler.global_batch_size
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches land."""
+        return self._landing.device
+
+    @property
+    def sampler(self) -> Sampler:
+        """What every step contains."""
+        return self._position.sampler
+
+    @property
+    def num_samples(self) -> int:
+        """Samples of the dataset."""
+        return len(self.dataset)
+
+    @property
+    def num_picks(self) -> int:
+        """Rows that an epoch delivers."""
+        return self._position.sampler.num_picks
+
+    @property
+    def num_batches(self) -> int:
+        """Batches of an epoch, as `len(loader)`."""
+        return len(self)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether an epoch has no batch."""
+        return self.num_picks == 0
+
+    @property
+    def samples_dropped(self) -> int:
+        """Rows that `drop_last` leaves out of each epoch."""
+        augment = getattr(self._base, "augment", None)
+        return 0 if augment is None else self._base.num_samples * augment - self._base.num_picks
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the columns, where they are known before the first batch."""
+        if self._engine.settings.names is not None:
+            return self._engine.settings.names
+        if isinstance(self.dataset, BulkDataset):
+            return tuple(column.name for column in self.dataset.delivered)
+        return None
+
+    @property
+    def prefetch_depth(self) -> int:
+        """Steps read ahead at most."""
+        return self._engine.prefetch
+
+    def set_prefetch_depth(self, steps: int) -> None:
+        """Move the bound on steps read ahead, at once; at least 1."""
+        self._engine.set_prefetch(config.prefetch(steps))
+
+    @property
+    def resume(self) -> str:
+        """How a state is restored: "seek" at once, "replay" an epoch's order, "none"."""
+        return self._position.sampler.resume
+
+    def stats(self) -> dict[str, float]:
+        """Give flat counters; from any thread, in under 50 us."""
+        counts = self._counts
+        return {
+            "batches": counts.batches,
+            "rows": counts.rows,
+            "wait_s": counts.wait_s,
+            "first_wait_s": counts.first_wait_s,
+            "wait_p50_s": counts.wait_percentile_s(0.50),
+            "wait_p99_s": counts.wait_percentile_s(0.99),
+            "bad_samples": self._cursor.bad_samples,
+            "skipped_steps": counts.skipped_steps,
+            "stalls": counts.stalls,
+            "samples_dropped": self.samples_dropped,
+            **self._engine.counters(),
+        }
+
+    # -- the end -------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop all work and join every thread. Idempotent; the loader cannot be used after."""
+        if os.getpid() != self._pid:
+            return
+        self._close_stream("the loader was closed")
+        self._drop_kept()
+        self._engine.close()
+
+    async def aclose(self) -> None:
+        """Do as `close`, and close what `workers=0` opened on the running loop."""
+        if os.getpid() != self._pid:
+            return
+        await self._engine.close_here()
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Loader:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A pickle carries the configuration: a fresh loader at step 0."""
+        return _remade, self._arguments
+
+    def __repr__(self) -> str:
+        return (
+            f"Loader({self.dataset!r}, batch_size={self.batch_size}, "
+            f"{type(self._base).__name__}, seed={self.seed}, device={str(self.device)!r}, "
+            f"workers={self._engine.settings.workers}, at step {self._cursor.next_step})"
+        )
+
+
+_KNOBS = frozenset(inspect.signature(Loader.__init__).parameters) - {"self", "data", "batch_size"}
+
+
+def _remade(data: Any, batch_size: int | None, knobs: dict[str, Any]) -> Loader:
+    return Loader(data, batch_size, **knobs)
+
+
+def _serves(steps: Steps, stream: BatchStream) -> bool:
+    """Whether steps being read for an earlier stream are those that a new one begins with."""
+    if steps.next_step != stream.start:
+        return False
+    if steps.end is None:
+        return True
+    return stream.read_until is not None and stream.read_until <= steps.end
+
+
+def _stateful(*objects: Any) -> dict[str, Any]:
+    """Name the user's objects that have a state to be kept."""
+    roles = ("dataset", "collate", "sample_transform", "transform")
+    return {
+        role: held
+        for role, held in zip(roles, objects, strict=True)
+        if hasattr(held, "state_dict") and hasattr(held, "load_state_dict")
+    }
+
+
+def _with_keys(collate: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a collate function that takes samples and keys, whatever the user's takes."""
+    try:
+        kinds = [p.kind for p in inspect.signature(collate).parameters.values()]
+    except (TypeError, ValueError):
+        kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if sum(kind in positional for kind in kinds) >= 2 or inspect.Parameter.VAR_POSITIONAL in kinds:
+        return collate
+    return lambda samples, keys: collate(samples)

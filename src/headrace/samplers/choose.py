@@ -1,0 +1,77 @@
+"""The sampler that a loader's arguments ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.errors import ConfigError
+from headrace.samplers.sampler import Sampler
+from headrace.samplers.sequential import Sequential
+from headrace.samplers.shuffled import Shuffled
+
+
+def choose_sampler(
+    num_samples: int,
+    batch_size: int | None,
+    seed: int,
+    shuffle: bool,
+    drop_last: bool | None,
+    sampler: Any,
+    augment: int,
+) -> Sampler:
+    """Give the user's sampler as one of ours, or the one that `shuffle` names.
+
+    Args:
+        num_samples: Samples of the dataset.
+        batch_size: Rows of a batch; None where the sampler brings its own.
+        seed: Seed of the loader.
+        shuffle: Keyed order, else sequential. Not asked where a sampler is given.
+        drop_last: None for as `shuffle` says.
+        sampler: A headrace sampler, a torch Sampler or BatchSampler, or None.
+        augment: Views of each sample per epoch.
+
+    Raises:
+        ConfigError: Knobs are missing or contradict each other.
+    """
+    if sampler is not None:
+        if augment not in (0, 1):
+            raise ConfigError(
+                "augment",
+                "1 beside a sampler of your own",
+                augment,
+                "Give the sampler augment=, or let it repeat samples itself.",
+            )
+        return _own(sampler, num_samples, batch_size, seed, drop_last)
+    if batch_size is None:
+        raise ConfigError("batch_size", "an int >= 1", None)
+    drop = shuffle if drop_last is None else bool(drop_last)
+    kind = Shuffled if shuffle else Sequential
+    knobs = {"drop_last": drop, "augment": max(1, augment)}
+    if kind is Shuffled:
+        return Shuffled(num_samples, batch_size, seed, **knobs)  # type: ignore[arg-type]
+    return Sequential(num_samples, batch_size, **knobs)  # type: ignore[arg-type]
+
+
+def _own(
+    sampler: Any, num_samples: int, batch_size: int | None, seed: int, drop_last: bool | None
+) -> Sampler:
+    if not isinstance(sampler, Sampler):
+        # torch is heavy to import and most runs have no torch sampler.
+        from headrace.samplers.torch_sampler import TorchBatchSampler, TorchSampler
+
+        if batch_size is None or hasattr(sampler, "batch_size"):
+            return TorchBatchSampler(sampler, num_samples, seed, batch_size=batch_size)
+        drop = bool(drop_last)
+        return TorchSampler(sampler, num_samples, batch_size, seed, drop_last=drop)
+    if batch_size is not None and batch_size != sampler.global_batch_size:
+        raise ConfigError(
+            "batch_size",
+            f"{sampler.global_batch_size}, as the sampler has",
+            batch_size,
+            "Leave it out beside a sampler of headrace.",
+        )
+    if sampler.num_samples > num_samples:
+        raise ConfigError(
+            "sampler", f"at most the {num_samples} samples of the data", sampler.num_samples
+        )
+    return sampler

@@ -1,0 +1,223 @@
+"""The one iterator over batches, in an ordinary loop or an awaited one."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from headrace.batch import Batch
+from headrace.build.built import Built
+from headrace.errors import ClosedError, ForkedError
+from headrace.ring.ring import EndOfRun
+
+
+class Steps(Protocol):
+    """Finished steps in order, wherever they are built."""
+
+    next_step: int
+    end: int | None
+
+    def take_blocking(self, stalled: Callable[[float], None], stall_s: float) -> Built:
+        """Take the next step; EndOfRun when there is none."""
+        ...
+
+    async def take(self, stalled: Callable[[float], None], stall_s: float) -> Built:
+        """Take the next step; EndOfRun when there is none."""
+        ...
+
+    def close(self) -> None:
+        """Stop the work at once."""
+        ...
+
+
+class Owner(Protocol):
+    """The loader, as a stream sees it: who starts the reading and who keeps the cursor."""
+
+    stall_s: float
+
+    def begin(self, stream: BatchStream) -> Steps:
+        """Start the reading at the first take of a stream."""
+        ...
+
+    def accept(self, step: int, built: Built, wait_s: float, is_first: bool) -> Batch | None:
+        """Move the cursor past a taken step; None when the step is skipped."""
+        ...
+
+    def stalled(self, step: int, waited_s: float) -> None:
+        """Report a take that has waited long."""
+        ...
+
+    def complete(self, stream: BatchStream, steps: Steps) -> None:
+        """Hear that a stream delivered its last batch."""
+        ...
+
+
+class BatchStream:
+    """Batches of consecutive steps: an iterator and an async iterator of the same batches.
+
+    Use it in `for` or in `async for` (from any loop), or as a context manager of either kind.
+    Leaving a loop early, `close`, dropping the stream or an error stops the reading at once
+    without waiting for threads; `loader.close()` joins them. A take that is cancelled, timed
+    out or interrupted loses nothing: the next take gives the same batch. One consumer at a time.
+
+    An error while a batch was built is raised when its step is reached, once; then the stream
+    has ended.
+
+    Attributes:
+        start: First global step.
+        until: First global step not to be delivered; None for an endless stream.
+        read_until: First global step not to be read ahead, at or past `until`.
+    """
+
+    def __init__(self, owner: Owner, start: int, until: int | None, read_until: int | None) -> None:
+        self.start = start
+        self.until = until
+        self.read_until = read_until
+        self._owner = owner
+        self._pid = os.getpid()
+        self._steps: Steps | None = None
+        self._is_ended = False
+        self._is_first = True
+        self._stolen_by = ""
+        self._finalizer: weakref.finalize[[], BatchStream] | None = None
+
+    # -- taking --------------------------------------------------------------------------
+
+    def __iter__(self) -> BatchStream:
+        return self
+
+    def __next__(self) -> Batch:
+        while (steps := self._ready()) is not None:
+            step = steps.next_step
+            began = time.perf_counter()
+            try:
+                built = steps.take_blocking(self._stalled, self._owner.stall_s)
+            except EndOfRun:
+                self._lost()
+                break
+            except Exception:
+                self.close()
+                raise
+            batch = self._accept(step, built, began)
+            if batch is not None:
+                return batch
+        raise StopIteration
+
+    def __aiter__(self) -> BatchStream:
+        return self
+
+    async def __anext__(self) -> Batch:
+        while (steps := self._ready()) is not None:
+            step = steps.next_step
+            began = time.perf_counter()
+            try:
+                built = await steps.take(self._stalled, self._owner.stall_s)
+            except EndOfRun:
+                self._lost()
+                break
+            except Exception:
+                self.close()
+                raise
+            batch = self._accept(step, built, began)
+            if batch is not None:
+                return batch
+        raise StopAsyncIteration
+
+    def _ready(self) -> Steps | None:
+        """Give where the next step comes from; None when there is no next step."""
+        if os.getpid() != self._pid:
+            raise ForkedError("a BatchStream", self._pid)
+        if self._stolen_by:
+            raise ClosedError(f"this stream was closed when {self._stolen_by}")
+        if self._is_ended:
+            return None
+        steps = self._steps
+        if steps is None:
+            steps = self._steps = self._owner.begin(self)
+            self._finalizer = weakref.finalize(self, steps.close)
+            self._finalizer.atexit = False
+        if self.until is not None and steps.next_step >= self.until:
+            self._end()
+            self._owner.complete(self, steps)
+            return None
+        return steps
+
+    def _accept(self, step: int, built: Built, began: float) -> Batch | None:
+        is_first, self._is_first = self._is_first, False
+        try:
+            return self._owner.accept(step, built, time.perf_counter() - began, is_first)
+        except BaseException:
+            self.close()
+            raise
+
+    def _stalled(self, waited_s: float) -> None:
+        if self._steps is not None:
+            self._owner.stalled(self._steps.next_step, waited_s)
+
+    # -- ending --------------------------------------------------------------------------
+
+    def steal(self, why: str) -> None:
+        """Close this stream because the loader's one cursor went elsewhere."""
+        if not self._is_ended:
+            self._stolen_by = why
+            self.close()
+
+    def close(self) -> None:
+        """Stop the reading at once; batches not taken are dropped. Idempotent, any thread."""
+        steps = self._steps
+        self._end()
+        if steps is not None:
+            steps.close()
+
+    async def aclose(self) -> None:
+        """Do as `close`."""
+        self.close()
+
+    def _lost(self) -> None:
+        """Meet the end of the run before the end of the stream: somebody closed it."""
+        ended_by_us = self._is_ended
+        self._end()
+        if self._stolen_by:
+            raise ClosedError(f"this stream was closed when {self._stolen_by}")
+        if not ended_by_us:
+            raise ClosedError("the loader was closed while this stream was in use")
+
+    def _end(self) -> None:
+        self._is_ended = True
+        self._steps = None
+        if self._finalizer is not None:
+            self._finalizer.detach()
+
+    def __enter__(self) -> BatchStream:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> BatchStream:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        until = "" if self.until is None else self.until
+        state = "ended" if self._is_ended else "open" if self._steps is not None else "not begun"
+        return f"BatchStream(steps {self.start}:{until}, {state})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a BatchStream cannot be pickled; save loader.state_dict() instead")
