@@ -120,7 +120,7 @@ class Engine:
             raise ClosedError("the loader is closed")
         self.close_run()
         order = Order(sampler, slots, self._builder.bytes_of)
-        run = self._start_readers(order, start, end)
+        run: Run | InlineRun | None = self._start_readers(order, start, end)
         if run is None:
             run = InlineRun(order, self._builder, self.opened, self._private_loop, start, end)
         self._run = run
@@ -188,7 +188,8 @@ class Engine:
         if not self._builder.waits:
             self.opened.open_here()
             return self._builder.build_blocking(span)[0]
-        return self.call(self._build_awaited(span), "batch_at")[0]
+        built: list[Built] = self.call(self._build_awaited(span), "batch_at")
+        return built[0]
 
     async def _build_awaited(self, span: Any) -> list[Built]:
         await self.opened.open_loop()
@@ -221,8 +222,11 @@ class Engine:
 
     def _builder_for(self, dataset: Any, finish: Finish, hop: Hop | None) -> Builder:
         settings = self.settings
-        if isinstance(dataset, BulkDataset) and not (settings.collate or settings.sample_transform):
-            return BulkBuilder(dataset, finish, self.pool, settings.batch_rows, hop)
+        if isinstance(dataset, BulkDataset):
+            if settings.collate is None and settings.sample_transform is None:
+                return BulkBuilder(dataset, finish, self.pool, settings.batch_rows, hop)
+            rows = (WaitingRowSamples if dataset.waits else BlockingRowSamples)(dataset)
+            return self._sample_builder(rows, lambda: rows, finish, hop)
         if isinstance(dataset, BatchDataset):
             waits = asyncio.iscoroutinefunction(dataset.get_batch)
             return OpaqueBuilder(lambda: self.opened.here().get_batch, finish, waits, hop)

@@ -429,7 +429,8 @@ class Loader:
 
     def _cursor_after(self, batch: Batch) -> Cursor:
         wanted = batch.step + 1
-        for cursor in reversed((*self._cursors, self._cursor)):
+        cursors: tuple[Cursor, ...] = (*self._cursors, self._cursor)
+        for cursor in reversed(cursors):
             if cursor.next_step == wanted:
                 return cursor
         raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +159,7 @@ class Plan:
         span_steps: The longest span.
     """
 
-    def __init__(self, ring: Ring[object], order: Order, span_steps: int) -> None:
+    def __init__(self, ring: Ring[Any], order: Order, span_steps: int) -> None:
         self._ring = ring
         self._order = order
         self._span_steps = span_steps
