@@ -36,21 +36,25 @@ def words(state: int, count: int) -> list[int]:
     return [mix((state + k * 0x9E3779B97F4A7C15) % WORD) for k in range(count)]
 
 
+def placed(position: int, n: int, key: int) -> int:
+    """Where a position goes under the keyed permutation of n."""
+    if n <= 1:
+        return 0
+    half = -(-(n - 1).bit_length() // 2)
+    x = position
+    while True:
+        left, right = x // 2**half, x % 2**half
+        for k in range(4):
+            f = mix(right ^ key ^ (k * 0x632BE59BD9B4E019 % WORD)) % 2**half
+            left, right = right, left ^ f
+        x = left * 2**half + right
+        if x < n:
+            return x
+
+
 def permuted(n: int, key: int) -> list[int]:
     """Where each of n positions goes under the keyed permutation."""
-    half = -(-(n - 1).bit_length() // 2)
-    values = []
-    for x in range(n):
-        while n > 1:
-            left, right = x >> half, x % 2**half
-            for k in range(4):
-                f = mix(right ^ key ^ (k * 0x632BE59BD9B4E019 % WORD)) % 2**half
-                left, right = right, left ^ f
-            x = left * 2**half + right
-            if x < n:
-                break
-        values.append(x)
-    return values
+    return [placed(position, n, key) for position in range(n)]
 
 
 def uniform(n: int, state: int) -> list[int]:

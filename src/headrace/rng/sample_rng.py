@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from headrace.errors import ConfigError
 from headrace.rng.words import GAMMA, MASK64, mix
 
 _SINGLE_STEP = 1.0 / 2**24
@@ -45,10 +46,10 @@ class SampleRng:
         """Draw an integer of `[0, n)` without bias; now and then this takes more than one word.
 
         Raises:
-            ValueError: `n` is outside `[1, 2^64)`.
+            ConfigError: `n` is outside `[1, 2^64)`.
         """
         if not 1 <= n <= MASK64:
-            raise ValueError(f"n: wanted an integer from 1 to 2^64 - 1, got {n}")
+            raise ConfigError("n", "1 to 2^64 - 1", n)
         product = self.next_u64() * n
         if product & MASK64 < n:
             threshold = (2**64 - n) % n

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.errors import ConfigError
 from headrace.rng.sample_rng import SampleRng
 from headrace.rng.words import GAMMA, MASK64, Words, as_words, mix_rows
 
@@ -60,7 +61,7 @@ class SampleRngs:
             int64 `[rows]`, or uint64 where an `n` is above 2^63.
 
         Raises:
-            ValueError: An `n` is outside its range.
+            ConfigError: An `n` is outside its range.
         """
         sizes = np.broadcast_to(_checked_sizes(n), self.state.shape)
         high, low = _product(self.next_u64(), sizes)
@@ -104,7 +105,7 @@ def _checked_sizes(n: Any) -> Words:
     smallest = int(np.min(n, initial=1)) if arrays else min(_listed(n), default=1)
     largest = int(np.max(n, initial=1)) if arrays else max(_listed(n), default=1)
     if not 1 <= smallest <= largest <= MASK64:
-        raise ValueError(f"n: wanted integers from 1 to 2^64 - 1, got {smallest} to {largest}")
+        raise ConfigError("n", "1 to 2^64 - 1", smallest if smallest < 1 else largest)
     return as_words(n)
 
 

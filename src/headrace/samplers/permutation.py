@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.errors import ConfigError
 from headrace.rng import MASK64
 from headrace.rng.words import as_words
 from headrace.samplers.feistel import TableRounds, WordRounds, half_bits, turn_words
@@ -40,7 +41,7 @@ class KeyedPermutation:
 
     def __init__(self, n: int, key: int) -> None:
         if not 0 <= n <= MAX_LENGTH:
-            raise ValueError(f"n: wanted 0 to 2^63, got {n}")
+            raise ConfigError("n", "0 to 2^63", n)
         self.n = n
         self.key = key & MASK64
         self._words = WordRounds(half_bits(max(n, 1)), self.key)
@@ -53,7 +54,7 @@ class KeyedPermutation:
         """Give where a position goes.
 
         Raises:
-            ValueError: `position` is outside `[0, n)` (0 is allowed where n is 0).
+            ConfigError: `position` is outside `[0, n)` (0 is allowed where n is 0).
         """
         self._check(position, position)
         x = self._words.one(position) if self.n > 1 else 0
@@ -65,7 +66,7 @@ class KeyedPermutation:
         """Give the position that goes to `value`.
 
         Raises:
-            ValueError: `value` is outside `[0, n)` (0 is allowed where n is 0).
+            ConfigError: `value` is outside `[0, n)` (0 is allowed where n is 0).
         """
         self._check(value, value)
         x = self._words.back(value) if self.n > 1 else 0
@@ -77,7 +78,7 @@ class KeyedPermutation:
         """Give where each position goes, int64 of the shape of `positions`.
 
         Raises:
-            ValueError: A position is outside `[0, n)`.
+            ConfigError: A position is outside `[0, n)`.
         """
         wanted = np.ascontiguousarray(positions, np.int64)
         if wanted.size:
@@ -88,7 +89,8 @@ class KeyedPermutation:
 
     def _check(self, smallest: int, largest: int) -> None:
         if not 0 <= smallest <= largest < max(self.n, 1):
-            raise ValueError(f"position: wanted [0, {self.n}), got {smallest} to {largest}")
+            bad = smallest if smallest < 0 else largest
+            raise ConfigError("position", f"one of [0, {self.n})", bad)
 
     def _rounds(self) -> TableRounds | WordRounds:
         if self._words.half > _TABLE_BITS:

@@ -76,6 +76,10 @@ class _Stretch:
     num_samples: int
 
 
+def _first_step(stretch: _Stretch) -> int:
+    return stretch.first_step
+
+
 class Schedule:
     """Where every global step of a run lies; immutable, so any thread may ask.
 
@@ -96,7 +100,6 @@ class Schedule:
         self._stretches: list[_Stretch] = []
         for piece in self.pieces:
             self._add(piece)
-        self._starts = [stretch.first_step for stretch in self._stretches]
         self._whole = [s for s in self._stretches if not s.rest_of_epoch]
         self._whole_epochs = [stretch.epoch for stretch in self._whole]
 
@@ -111,7 +114,7 @@ class Schedule:
         """Give `(epoch, step in epoch)` of a global step.
 
         Raises:
-            ValueError: `step` is negative, or its epochs have no steps.
+            ConfigError: `step` is negative, or its epochs have no steps.
         """
         stretch, epoch, into = self._find(step)
         return epoch, stretch.step_in_epoch + into
@@ -120,10 +123,10 @@ class Schedule:
         """Give the global step at which an epoch begins.
 
         Raises:
-            ValueError: `epoch` is negative.
+            ConfigError: `epoch` is negative.
         """
         if epoch < 0:
-            raise ValueError(f"epoch: wanted 0 or more, got {epoch}")
+            raise ConfigError("epoch", "0 or more", epoch)
         stretch = self._whole[bisect_right(self._whole_epochs, epoch) - 1]
         return stretch.first_step + (epoch - stretch.epoch) * stretch.steps
 
@@ -141,10 +144,10 @@ class Schedule:
         """Cut consecutive steps where an epoch ends or a piece begins.
 
         Raises:
-            ValueError: `steps` is not consecutive, or holds a step that does not exist.
+            ConfigError: `steps` is not consecutive, or holds a step that does not exist.
         """
         if steps and steps.step != 1:
-            raise ValueError(f"steps: wanted consecutive steps, got {steps}")
+            raise ConfigError("steps", "consecutive steps", steps)
         step = steps.start
         while step < steps.stop:
             run = self._run_at(step, steps.stop)
@@ -153,9 +156,9 @@ class Schedule:
 
     def _run_at(self, step: int, stop: int) -> Run:
         stretch, epoch, into = self._find(step)
-        after = bisect_right(self._starts, step)
-        if after < len(self._starts):
-            stop = min(stop, self._starts[after])
+        after = bisect_right(self._stretches, step, key=_first_step)
+        if after < len(self._stretches):
+            stop = min(stop, self._stretches[after].first_step)
         return Run(
             epoch=epoch,
             first_step=step,
@@ -170,13 +173,12 @@ class Schedule:
     def _find(self, step: int) -> tuple[_Stretch, int, int]:
         """Give the stretch of a step, its epoch, and the steps into that epoch's part of it."""
         if step < 0:
-            raise ValueError(f"step: wanted 0 or more, got {step}")
-        stretch = self._stretches[bisect_right(self._starts, step) - 1]
+            raise ConfigError("step", "0 or more", step)
+        stretch = self._stretches[bisect_right(self._stretches, step, key=_first_step) - 1]
         if not stretch.steps:
-            raise ValueError(
-                f"step: there is no step {step}: the epochs have no steps, since "
-                f"{self._positions(stretch)} picks fill no batch of {stretch.global_batch}"
-            )
+            wanted = f"at most the {self._positions(stretch)} picks of an epoch"
+            cure = f"No epoch has a step, so there is no step {step}."
+            raise ConfigError("batch_size", wanted, stretch.global_batch, cure)
         epochs, into = divmod(step - stretch.first_step, stretch.steps)
         return stretch, stretch.epoch + epochs, into
 

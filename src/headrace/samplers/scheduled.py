@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.errors import ConfigError
 from headrace.pick import Picks
 from headrace.samplers.sampler import Sampler
 from headrace.samplers.schedule import Run, Schedule
@@ -105,9 +106,9 @@ def slots_of(slots: slice, global_batch: int) -> range:
     """Give the slots of a full global batch that a slice names.
 
     Raises:
-        ValueError: The slice leaves slots out between others.
+        ConfigError: The slice leaves slots out between others.
     """
     if slots.step not in (None, 1):
-        raise ValueError(f"slots: wanted a slice of step 1, got {slots}")
+        raise ConfigError("slots", "a slice of step 1", slots)
     start, stop, _ = slots.indices(global_batch)
     return range(start, max(start, stop))

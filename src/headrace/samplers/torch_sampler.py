@@ -61,14 +61,15 @@ class ListedSampler(Sampler):
 
     def locate(self, step: int) -> tuple[int, int]:
         if step < 0:
-            raise ValueError(f"step: wanted 0 or more, got {step}")
+            raise ConfigError("step", "0 or more", step)
         if not self.steps_per_epoch:
-            raise ValueError(f"step: there is no step {step}: the epochs have no steps")
+            cure = f"No epoch has a step, so there is no step {step}."
+            raise ConfigError("sampler", "epochs that fill a batch", self._length, cure)
         return divmod(step, self.steps_per_epoch)
 
     def first_step(self, epoch: int) -> int:
         if epoch < 0:
-            raise ValueError(f"epoch: wanted 0 or more, got {epoch}")
+            raise ConfigError("epoch", "0 or more", epoch)
         return epoch * self.steps_per_epoch
 
     def steps_in(self, epoch: int) -> int:
@@ -81,7 +82,7 @@ class ListedSampler(Sampler):
 
     def picks(self, steps: range, slots: slice = slice(None)) -> Picks:
         if steps and steps.step != 1:
-            raise ValueError(f"steps: wanted consecutive steps, got {steps}")
+            raise ConfigError("steps", "consecutive steps", steps)
         parts, step = [], steps.start
         while step < steps.stop:
             epoch, into = self.locate(step)
