@@ -50,10 +50,24 @@ class Samples:
         self.waits = self._access in ("fetch", "get")
 
     def get_blocking(self, indices: Sequence[int]) -> list[Any]:
-        """Give samples on the calling thread; only where nothing waits."""
+        """Give samples on the calling thread; only where nothing waits.
+
+        Raises:
+            RowErrors: Some samples failed, where the dataset tells; rows are positions in
+                `indices`.
+        """
         if self._access == "many":
             return list(self._dataset.__getitems__(list(indices)))
         return [self._dataset[index] for index in indices]
+
+    def get_one_blocking(self, index: int) -> Any:
+        """Give one sample on the calling thread; what it raises is the sample's own error."""
+        try:
+            if hasattr(self._dataset, "__getitem__"):
+                return self._dataset[index]
+            return self.get_blocking([index])[0]
+        except RowErrors as error:
+            raise next(iter(error.errors.values())) from error
 
     async def fetch(self, indices: Sequence[int]) -> list[Any]:
         """Give what `decode` needs for each sample.
@@ -74,7 +88,7 @@ class Samples:
             return self._dataset.decode(raw)
         if self._access == "get":
             return raw
-        return self.get_blocking([raw])[0]
+        return self.get_one_blocking(raw)
 
     async def _get_all(self, indices: Sequence[int]) -> list[Any]:
         calls = [self._dataset.get(index) for index in indices]

@@ -58,7 +58,8 @@ def as_dataset(given: Any, pure: bool | None = None) -> AnyDataset:
     if isinstance(given, Dataset | BulkDataset | BatchDataset):
         return given
     _refuse_what_has_no_index(given)
-    return _as_arrays(given) or _as_foreign(given, pure)
+    arrays = _as_arrays(given)
+    return _as_foreign(given, pure) if arrays is None else arrays
 
 
 def _refuse_what_has_no_index(given: Any) -> None:

@@ -7,12 +7,13 @@ datasets do; `probe=False` or HEADRACE_PROBE=off leaves it out.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from headrace.errors import PurityError
 from headrace.nesting import level_of, parts_of
@@ -26,8 +27,7 @@ CURES = (
 Frozen = dict[str, tuple[str, str, tuple[int, ...], Any]]
 """Place in a nested sample to (kind, dtype, shape, value), independent of the sample's memory."""
 
-
-_COMPARED = (str, bytes, bytearray, int, complex, type(None))
+_COMPARED = (str, bytes, int, type(None))
 _WITH_NAN = (
     torch.float16,
     torch.bfloat16,
@@ -54,18 +54,7 @@ def probe_purity(get: Callable[[int], Any], indices: Sequence[int], what: str = 
             (NaN equals NaN), was overwritten by a later fetch, or moved a global generator.
     """
     with _generators_put_back():
-        first_of_all: list[tuple[int, Any, Frozen]] = []
-        for index in indices:
-            states = [_states()]
-            samples = []
-            for _ in range(2):
-                samples.append(get(index))
-                states.append(_states())
-                if len(samples) == 1:
-                    first = freeze(samples[0])
-            first_of_all.append((index, samples[0], first))
-            _compare(first, freeze(samples[1]), f"{what}, sample {index}: two fetches differ")
-            _refuse_draws(states, f"{what}, sample {index}")
+        first_of_all = [(index, *_fetch_twice(get, index, what)) for index in indices]
     for index, sample, frozen in first_of_all:
         _compare(
             frozen,
@@ -75,24 +64,40 @@ def probe_purity(get: Callable[[int], Any], indices: Sequence[int], what: str = 
         )
 
 
+def _fetch_twice(get: Callable[[int], Any], index: int, what: str) -> tuple[Any, Frozen]:
+    """Give the first fetch of a sample, as it came and frozen, once a second one agreed."""
+    before = _states()
+    sample = get(index)
+    between, first = _states(), freeze(sample)
+    second = get(index)
+    after = _states()
+    _compare(first, freeze(second), f"{what}, sample {index}: two fetches differ")
+    for name in before:
+        # One that moved in only one fetch may have been moved by another thread.
+        if before[name] != between[name] != after[name]:
+            raise PurityError(
+                f"{what}, sample {index} draws from the global generator of {name}. {CURES}"
+            )
+    return sample, first
+
+
 def freeze(sample: Any) -> Frozen:
     """Give a sample as plain comparable facts, one for each leaf."""
     frozen: Frozen = {}
-    for place, leaf in _leaves(sample, ""):
-        frozen[place] = _facts(leaf)
+    _freeze(sample, "", frozen)
     return frozen
 
 
-def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+def _freeze(value: Any, place: str, frozen: Frozen) -> None:
     level = level_of(value)
     if level is None:
-        yield place, value
+        frozen[place] = _facts(value)
         return
     kind, keys = level
     # The level counts too: an empty list is not the same as no field.
-    yield f"{place}/", f"{kind.__name__} of {len(keys)}"
+    frozen[f"{place}/"] = (kind.__name__, f"of {len(keys)} parts", (), None)
     for key, part in zip(keys, parts_of(value, kind, keys), strict=True):
-        yield from _leaves(part, f"{place}/{key}" if place else str(key))
+        _freeze(part, f"{place}/{key}" if place else str(key), frozen)
 
 
 def _facts(leaf: Any) -> tuple[str, str, tuple[int, ...], Any]:
@@ -101,14 +106,24 @@ def _facts(leaf: Any) -> tuple[str, str, tuple[int, ...], Any]:
         return kind, str(leaf.dtype), tuple(leaf.shape), _bytes_of(leaf)
     if isinstance(leaf, np.ndarray | np.generic):
         array = np.array(leaf)
-        if array.dtype.kind in "fc":
-            array[np.isnan(array)] = np.nan
-        value: Any = array.tolist() if array.dtype.hasobject else array.tobytes()
-        return kind, str(array.dtype), array.shape, value
-    if isinstance(leaf, float):
-        return kind, "", (), np.float64(np.nan if leaf != leaf else leaf).tobytes()
+        return kind, str(array.dtype), array.shape, _values_of(array)
+    if isinstance(leaf, float | complex):
+        return kind, "", (), _values_of(np.array(leaf))
+    if isinstance(leaf, bytearray):
+        return kind, "", (), bytes(leaf)
     # Of other objects only the type counts: they may be equal to themselves alone.
     return kind, "", (), leaf if isinstance(leaf, _COMPARED) else None
+
+
+def _values_of(array: NDArray[Any]) -> Any:
+    """Give the values of an array of our own as bytes, every NaN alike."""
+    if array.dtype.hasobject:
+        # As text, since NaN is not even equal to itself.
+        is_plain = all(isinstance(value, (*_COMPARED, float)) for value in array.flat)
+        return repr(array.tolist()) if is_plain else None
+    if array.dtype.kind in "fc":
+        array[np.isnan(array)] = np.nan
+    return array.tobytes()
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:
@@ -146,14 +161,6 @@ def _states() -> dict[str, bytes]:
         "numpy.random": repr((name, position, has_gauss, gauss)).encode() + keys.tobytes(),
         "torch": torch.get_rng_state().numpy().tobytes(),
     }
-
-
-def _refuse_draws(states: Sequence[Mapping[str, bytes]], what: str) -> None:
-    """Refuse a generator that moved in BOTH fetches; once may have been another thread."""
-    before, between, after = states
-    for name in before:
-        if before[name] != between[name] != after[name]:
-            raise PurityError(f"{what} draws from the global generator of {name}. {CURES}")
 
 
 @contextmanager

@@ -152,14 +152,24 @@ class BlockingSamples(_Routed):
 
     def __getitem__(self, index: int) -> Any:
         part, local = self._place(index)
-        return self._route.finish(self._samples[part].get_blocking([local])[0])
+        return self._route.finish(self._samples[part].get_one_blocking(local))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         got: list[Any] = [None] * len(indices)
+        errors: dict[int, Exception] = {}
         for part, wanted in self._by_part(indices).items():
-            samples = self._samples[part].get_blocking([local for _, local in wanted])
+            try:
+                samples = self._samples[part].get_blocking([local for _, local in wanted])
+            except RowErrors as error:
+                errors |= _rows_in(wanted, error)
+                continue
             for (row, _), sample in zip(wanted, samples, strict=True):
-                got[row] = self._route.finish(sample)
+                try:
+                    got[row] = self._route.finish(sample)
+                except Exception as error:  # noqa: BLE001 - the user's function may raise any
+                    errors[row] = error
+        if errors:
+            raise RowErrors(errors)
         return got
 
 
@@ -173,7 +183,7 @@ class WaitingSamples(_Routed):
             try:
                 got = await self._samples[part].fetch([local for _, local in wanted])
             except RowErrors as error:
-                errors |= {wanted[at][0]: cause for at, cause in error.errors.items()}
+                errors |= _rows_in(wanted, error)
                 continue
             for (row, _), fetched in zip(wanted, got, strict=True):
                 raw[row] = (part, fetched)
@@ -184,6 +194,11 @@ class WaitingSamples(_Routed):
     def decode(self, raw: tuple[int, Any]) -> Any:
         part, fetched = raw
         return self._route.finish(self._samples[part].decode(fetched))
+
+
+def _rows_in(wanted: Sequence[tuple[int, int]], error: RowErrors) -> dict[int, Exception]:
+    """Give the errors of one part by the row of the whole request."""
+    return {wanted[at][0]: cause for at, cause in error.errors.items()}
 
 
 def routed(parts: Sequence[Any], route: Route) -> Dataset:
@@ -215,12 +230,6 @@ class _RowSamples(OverParts, Dataset):
 
 class BlockingRowSamples(_RowSamples):
     """Rows read on reader threads."""
-
-    def __getitem__(self, index: int) -> Any:
-        try:
-            return self.__getitems__([index])[0]
-        except RowErrors as error:
-            raise error.errors[0] from None
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         rows = Rows(self._base, indices)

@@ -1,0 +1,172 @@
+"""Foreign objects and threads."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from headrace.datasets import Arrays, Concat, as_dataset
+from headrace.datasets.foreign import ThreadCopies, can_share, thread_copy
+from headrace.testing.dataset_contract import get_samples, in_threads
+
+
+class Unsafe:
+    """Keeps a scratch between calls, as many do."""
+
+    def __init__(self) -> None:
+        self.table = np.arange(100_000)
+        self.tensor = torch.arange(10)
+        self.blob = bytes(100_000)
+        self.small = b"small"
+        self.scratch = [0]
+        self.transform = lambda value: value + 1
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, index: int) -> int:
+        self.scratch[0] = index
+        return self.transform(int(self.table[self.scratch[0]]))
+
+
+def test_copies_share_what_is_large_and_nothing_else() -> None:
+    """Arrays, tensors, large bytes and functions by reference; small state copied."""
+    subject = Unsafe()
+
+    copied = thread_copy(subject)
+
+    assert copied is not subject
+    assert copied.table is subject.table
+    assert copied.tensor is subject.tensor
+    assert copied.blob is subject.blob
+    assert copied.transform is subject.transform
+    assert copied.scratch == subject.scratch
+    assert copied.scratch is not subject.scratch
+
+
+def test_each_thread_gets_a_copy_of_an_object_that_does_not_say_it_is_safe() -> None:
+    """Threads never meet in one object (S0-08)."""
+    dataset = as_dataset(Unsafe())
+    copies = ThreadCopies(dataset)
+    assert copies.sharing == "copies"
+    together = threading.Barrier(4)
+
+    def read() -> tuple[Any, list[int]]:
+        mine = copies.for_thread()
+        together.wait(20)
+        return mine, get_samples(mine, range(100))
+
+    found = in_threads(4, read)
+
+    assert len({id(mine.subject) for mine, _ in found} - {id(dataset)}) == 4
+    assert all(samples == list(range(1, 101)) for _, samples in found)
+
+
+@pytest.mark.parametrize(
+    "given_", [[1, 2], range(3), Arrays(np.zeros(3)), torch.zeros(3), Concat([1], [2])]
+)
+def test_what_is_safe_is_shared(given_: Any) -> None:
+    """No copy is made of lists, ranges, tensors and datasets of headrace."""
+    dataset = as_dataset(given_)
+
+    copies = ThreadCopies(dataset)
+
+    assert can_share(dataset)
+    assert copies.sharing == "shared"
+    assert copies.for_thread() is dataset
+
+
+def test_compositions_are_shared_only_if_all_parts_are() -> None:
+    """One foreign part is enough to need copies."""
+    assert can_share(Concat([1], [2]).map(str))
+    assert not can_share(Concat([1], Unsafe()).map(lambda sample: sample))
+    assert ThreadCopies(Concat([1], Unsafe()).map(lambda s: s)).sharing == "copies"
+
+
+class Locked(Unsafe):
+    """Cannot be pickled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+def test_what_cannot_be_copied_is_served_by_one_thread_with_one_warning() -> None:
+    """The warning names the dataset, the cause and both cures."""
+    dataset = as_dataset(Locked())
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        copies = ThreadCopies(dataset)
+        assert copies.for_thread() is copies.for_thread() is dataset
+
+    assert copies.sharing == "serial"
+    (message,) = [str(warning.message) for warning in caught]
+    assert message.startswith("Locked(100 samples) does not say thread_safe = True")
+    assert "cannot pickle '_thread.lock' object" in message
+    assert "thread_open" in message
+
+
+class Exploding:
+    """Its pickle cannot be read again."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __setstate__(self, state: object) -> None:
+        raise RuntimeError("no copies of me")
+
+    def __getstate__(self) -> dict[str, int]:
+        return {"kept": 1}
+
+
+def test_a_pickle_that_cannot_be_read_shows_at_once() -> None:
+    """Not later, on a reader thread."""
+    with pytest.warns(UserWarning, match="no copies of me"):
+        assert ThreadCopies(as_dataset(Exploding())).sharing == "serial"
+
+
+class Database:
+    """Connects at first use; sqlite3 refuses a connection of another thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.connection: sqlite3.Connection | None = None
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, index: int) -> int:
+        if self.connection is None:
+            self.connection = sqlite3.connect(self.path)
+        (value,) = self.connection.execute("select v from t where k = ?", (index,)).fetchone()
+        return int(value)
+
+    def thread_close(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+
+
+def test_a_connection_is_never_used_by_two_threads(tmp_path: Path) -> None:
+    """Each copy connects for itself, also after the original has been used (S4-17)."""
+    with sqlite3.connect(tmp_path / "t.db") as connection:
+        connection.execute("create table t (k integer, v integer)")
+        connection.executemany("insert into t values (?, ?)", [(i, i * i) for i in range(20)])
+    connection.close()
+    dataset = as_dataset(Database(tmp_path / "t.db"))
+    copies = ThreadCopies(dataset)
+    get_samples(dataset, [3])  # connects the original, which could not be pickled any more
+
+    found = in_threads(3, lambda: get_samples(copies.for_thread(), range(20)))
+
+    assert found == [[i * i for i in range(20)]] * 3
