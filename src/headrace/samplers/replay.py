@@ -134,11 +134,12 @@ class Replay:
                 part.generator = None
 
     def _note_start(self, epoch: int) -> None:
+        """Keep where an epoch starts, besides the first start and the last few noted."""
+        self._states.pop(epoch, None)
         self._states[epoch] = self._generator_states()
         first = min(self._states)
-        for old in sorted(self._states)[1:-_STATES_KEPT]:
-            if old != first:
-                del self._states[old]
+        for old in [start for start in self._states if start != first][:-_STATES_KEPT]:
+            del self._states[old]
 
     def _generator_states(self) -> list[Any]:
         return [generator.get_state() for generator in self._own]
