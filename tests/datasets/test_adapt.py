@@ -24,7 +24,7 @@ from headrace.datasets import Arrays, BatchDataset, BulkDataset, Dataset, as_dat
 from headrace.datasets.access import access_of
 from headrace.datasets.adapters import Foreign
 from headrace.errors import ConfigError
-from headrace.testing.dataset_contract import get_samples, read_rows
+from headrace.testing.dataset_reads import get_samples, read_rows
 
 
 class MapStyle(TorchDataset[tuple[int, int]]):

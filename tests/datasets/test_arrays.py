@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headrace.datasets import Arrays
 from headrace.errors import ConfigError
-from headrace.testing.dataset_contract import read_rows
+from headrace.testing.dataset_reads import read_rows
 
 
 def column(dataset: Arrays, indices: list[int], name: str = "0") -> NDArray[Any]:

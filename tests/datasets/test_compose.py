@@ -17,7 +17,7 @@ from headrace.datasets import Arrays, BulkDataset, Concat, Dataset, Subset, Text
 from headrace.datasets.access import access_of
 from headrace.datasets.samples import WaitingSamples
 from headrace.errors import ConfigError, DataError, IndexOutOfRangeError, RowErrors
-from headrace.testing.dataset_contract import get_samples, raised, read_rows
+from headrace.testing.dataset_reads import get_samples, raised, read_rows
 from headrace.testing.ragged_rows import AwaitedRows, RaggedRows
 
 IDS = np.arange(10, dtype=np.int64)

@@ -14,7 +14,7 @@ import torch
 
 from headrace.datasets import Arrays, Concat, as_dataset
 from headrace.datasets.foreign import ThreadCopies, can_share, thread_copy
-from headrace.testing.dataset_contract import get_samples, in_threads
+from headrace.testing.dataset_reads import get_samples, in_threads
 
 
 class Unsafe:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace.datasets import Text
 from headrace.errors import ConfigError, FormatError
-from headrace.testing.dataset_contract import delivered_rows
+from headrace.testing.dataset_reads import delivered_rows
 
 
 def test_windows_are_shifted_by_one() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headrace.datasets import TokenShards
 from headrace.datasets.windows import widen, widen_as_signed
 from headrace.errors import ConfigError, FormatError, IndexOutOfRangeError, RowErrors
-from headrace.testing.dataset_contract import delivered_rows, raised, read_rows
+from headrace.testing.dataset_reads import delivered_rows, raised, read_rows
 
 DTYPES = ["|u1", "<u2", "<u4", "<i4", "<i8"]
 MIB = 2**20
@@ -164,6 +164,7 @@ WRONG: list[tuple[str, Callable[[Path], object], type[Exception], str]] = [
     ("no file", lambda p: TokenShards(p / "b.npy", 4), FileNotFoundError, "'b.npy' is not in"),
     ("raw folder", lambda p: TokenShards.raw(p, "u2", 4), ConfigError, r"dir/\*\.bin"),
     ("raw dtype", lambda p: TokenShards.raw(p / "a", "<f4", 4), ConfigError, "dtype: wanted one"),
+    ("raw no dtype", lambda p: TokenShards.raw(p / "a", "wide", 4), ConfigError, "got 'wide'"),
     ("raw big-endian", lambda p: TokenShards.raw(p / "a", ">u2", 4), ConfigError, "'>u2'"),
     (
         "remote",

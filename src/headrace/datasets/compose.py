@@ -15,16 +15,10 @@ from numpy.typing import NDArray
 from headrace.datasets.adapt import as_dataset
 from headrace.datasets.bounds import Indices, as_indices, check_indices
 from headrace.datasets.dataset import BatchDataset, BulkDataset, Dataset
+from headrace.datasets.routes import Chained, Chosen, Mapped, Parts
+from headrace.datasets.row_samples import BlockingRowSamples, WaitingRowSamples
 from headrace.datasets.rows import ConcatRows, SubsetRows
-from headrace.datasets.samples import (
-    BlockingRowSamples,
-    Chained,
-    Chosen,
-    Mapped,
-    Parts,
-    WaitingRowSamples,
-    routed,
-)
+from headrace.datasets.samples import routed
 from headrace.errors import ConfigError
 from headrace.rng.words import GAMMA, Words, derive, mix_rows
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,28 +33,23 @@ class Column:
     name: str
     dtype: np.dtype[Any]
     shape: tuple[int | None, ...] = ()
+    is_open: bool = field(init=False, repr=False, compare=False)
+    """Whether the first dimension differs by row."""
+    unit_shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    """Shape of a row, or of one element along the open dimension."""
+    unit_bytes: int = field(init=False, repr=False, compare=False)
+    """Bytes of a row, or of one element along the open dimension."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", np.dtype(self.dtype))
+        put = object.__setattr__
+        put(self, "dtype", np.dtype(self.dtype))
         if self.dtype.hasobject or not self.dtype.isnative:
             raise ValueError(f"column {self.name!r}: dtype {self.dtype} is not a native number")
         if any(size is None for size in self.shape[1:]):
             raise ValueError(f"column {self.name!r}: only the first dimension may be open")
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the first dimension differs by row."""
-        return bool(self.shape) and self.shape[0] is None
-
-    @property
-    def unit_shape(self) -> tuple[int, ...]:
-        """Shape of a row, or of one element along the open dimension."""
-        return tuple(size for size in self.shape if size is not None)
-
-    @property
-    def unit_bytes(self) -> int:
-        """Bytes of a row, or of one element along the open dimension."""
-        return int(np.prod(self.unit_shape, dtype=np.int64)) * self.dtype.itemsize
+        put(self, "is_open", bool(self.shape) and self.shape[0] is None)
+        put(self, "unit_shape", tuple(size for size in self.shape if size is not None))
+        put(self, "unit_bytes", math.prod(self.unit_shape) * self.dtype.itemsize)
 
 
 Layout = tuple[Column, ...]
@@ -172,6 +168,8 @@ class Dataset(Composable, ABC):
     - `async fetch(indices)` giving raw rows on the loop, and `decode(raw)` giving the sample of
       one raw row on a reader thread.
 
+    Calls for many at once may raise RowErrors, by position, to say which samples failed.
+
     A sample is a tensor, array, number, string, or a nesting of these in tuples, lists and
     mappings. The same index must give the same bytes every time (draw randomness from the keys
     that `sample_transform` gets), and calls may come from several threads at once.
@@ -225,7 +223,7 @@ class BulkDataset(Composable, ABC):
         Stored columns are still read whole, since any delivered one may need them; a dataset
         that knows better overrides this.
         """
-        from headrace.datasets.rows import SelectRows
+        from headrace.datasets.select_rows import SelectRows
 
         return SelectRows(self, names)
 

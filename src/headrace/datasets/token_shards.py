@@ -13,15 +13,18 @@ from numpy.typing import DTypeLike, NDArray
 from headrace.datasets.bounds import Indices, check_index
 from headrace.datasets.dataset import Location
 from headrace.datasets.gather import RowGather
-from headrace.datasets.npy import LARGEST_HEADER_BYTES, NpyHeader, parse_header
 from headrace.datasets.shard_paths import Paths, common_root, find_files, name_in
 from headrace.datasets.shards import Shard, ShardTable
+from headrace.datasets.token_files import (
+    check_same_dtype,
+    raw_tokens,
+    token_dtype,
+    token_header,
+)
 from headrace.datasets.windows import TokenWindows
-from headrace.errors import ConfigError, FormatError
+from headrace.errors import FormatError
 from headrace.sources.mapped import MappedSource
 from headrace.sources.source import ByteRange
-
-TOKEN_DTYPES = ("|u1", "<u2", "<u4", "<i4", "<i8")
 
 
 class TokenShards(TokenWindows):
@@ -51,8 +54,8 @@ class TokenShards(TokenWindows):
 
     def __init__(self, paths: Paths, seq_len: int, *, vocab_size: int | None = None) -> None:
         files = find_files(paths, ".npy")
-        headers = [_token_header(file) for file in files]
-        _check_same_dtype(files, [header.dtype for header in headers])
+        headers = [token_header(file) for file in files]
+        check_same_dtype(files, [header.dtype for header in headers])
         sizes = [(header.shape[0], header.data_start_bytes) for header in headers]
         self._settle(files, sizes, headers[0].dtype, seq_len, vocab_size)
 
@@ -69,11 +72,11 @@ class TokenShards(TokenWindows):
             ConfigError: As for `.npy` shards, or the dtype is none of theirs.
             FormatError: The size of a file is no multiple of the dtype's.
         """
-        token_dtype = _token_dtype(dtype)
+        kind = token_dtype(dtype)
         files = find_files(paths, None)
-        sizes = [(_raw_tokens(file, token_dtype), 0) for file in files]
+        sizes = [(raw_tokens(file, kind), 0) for file in files]
         made = cls.__new__(cls)
-        made._settle(files, sizes, token_dtype, seq_len, vocab_size)
+        made._settle(files, sizes, kind, seq_len, vocab_size)
         return made
 
     def _settle(
@@ -198,58 +201,6 @@ class _Maps:
         self.shift_bytes[used] = (
             self.gather.starts_bytes - table.first_window[:-1][used] * self.step_bytes
         )
-
-
-def _token_header(path: str) -> NpyHeader:
-    with open(path, "rb") as file:
-        header = parse_header(path, file.read(LARGEST_HEADER_BYTES + 16))
-    if header.dtype.str not in TOKEN_DTYPES:
-        raise FormatError(
-            path,
-            f"token ids of {', '.join(TOKEN_DTYPES)}",
-            f"dtype {header.dtype.str}",
-            "Convert it once: np.save(path, np.load(path).astype('<u4')).",
-        )
-    if len(header.shape) != 1 or header.fortran_order:
-        order = " in Fortran order" if header.fortran_order else ""
-        raise FormatError(path, "a 1-D array of token ids", f"shape {header.shape}{order}")
-    wanted, size = header.data_start_bytes + header.data_bytes, os.path.getsize(path)
-    if size < wanted:
-        raise FormatError(
-            path, f"{wanted} bytes by its header", f"{size}", "The file is truncated."
-        )
-    return header
-
-
-def _check_same_dtype(files: Sequence[str], dtypes: Sequence[np.dtype[Any]]) -> None:
-    for file, dtype in zip(files, dtypes, strict=True):
-        if dtype != dtypes[0]:
-            raise FormatError(
-                file,
-                f"dtype {dtypes[0].str} as in {files[0]}",
-                f"dtype {dtype.str}",
-                "Shards of one dataset share a dtype.",
-            )
-
-
-def _token_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    found: np.dtype[Any] = np.dtype(dtype)
-    if found.str not in TOKEN_DTYPES:
-        raise ConfigError("dtype", f"one of {', '.join(TOKEN_DTYPES)}", found.str)
-    return found
-
-
-def _raw_tokens(path: str, dtype: np.dtype[Any]) -> int:
-    size = os.path.getsize(path)
-    tokens, rest = divmod(size, dtype.itemsize)
-    if rest:
-        raise FormatError(
-            path,
-            f"a multiple of {dtype.itemsize} bytes ({dtype.str})",
-            f"{size} bytes",
-            "Is the dtype right, and the file whole?",
-        )
-    return tokens
 
 
 def _check_any_window(root: str, table: ShardTable) -> None:
