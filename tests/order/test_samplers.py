@@ -393,7 +393,7 @@ def test_bucketed_takes_a_new_batch_size_between_epochs_only() -> None:
         (lambda: Shuffled(-1, 2), "num_samples: wanted 0 to"),
         (lambda: Shuffled(10, 2, augment=0), "augment: wanted 1 or more, got 0"),
         (lambda: Shuffled(2**62, 2, augment=2), "augment: wanted fewer than 2"),
-        (lambda: Shuffled(10, 2, order="random"), 'order: wanted "keyed" or "uniform"'),  # type: ignore[arg-type]
+        (lambda: Shuffled(10, 2, order="random"), 'order: wanted "keyed" or "uniform"'),
         (lambda: BlockShuffled(10, 2, block=0), "block: wanted 1 or more"),
         (lambda: BlockShuffled(10, 2, block=1, window=0), "window: wanted 1 or more"),
         (lambda: BlockShuffled(2**62 + 1, 2, block=1), "num_samples: wanted at most 2"),

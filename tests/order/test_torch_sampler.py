@@ -168,7 +168,7 @@ def test_only_a_sampler_with_its_own_generator_has_a_state() -> None:
         (RandomSampler(DATA, generator=seeded(1)), "replay"),
         (SubsetRandomSampler(DATA), "replay"),
         (SequentialSampler(DATA), "replay"),
-        (DistributedSampler(DATA, 2, 0), "replay"),  # type: ignore[arg-type]
+        (DistributedSampler(DATA, 2, 0), "replay"),
         (list(DATA), "replay"),
         (np.arange(23), "replay"),
         (GlobalOrder(), "none"),
@@ -206,9 +206,9 @@ def test_set_epoch_is_called_before_an_epoch_is_drawn() -> None:
 
 def test_the_distributed_sampler_hears_of_epochs() -> None:
     """Its epochs are those of torch after `set_epoch`."""
-    reference = DistributedSampler(DATA, 2, 0, seed=1)  # type: ignore[arg-type]
+    reference = DistributedSampler(DATA, 2, 0, seed=1)
     reference.set_epoch(3)
-    sampler = TorchSampler(DistributedSampler(DATA, 2, 0, seed=1), 23, 12)  # type: ignore[arg-type]
+    sampler = TorchSampler(DistributedSampler(DATA, 2, 0, seed=1), 23, 12)
 
     assert epochs(sampler, [3]) == [list(reference)]
     assert sampler.locate(5) == (5, 0)

@@ -82,12 +82,11 @@ class TableRounds:
     def many(self, x: NDArray[np.int64]) -> NDArray[np.int64]:
         """Give where each value goes."""
         f0, f1, f2, f3 = self._tables
-        left, right, looked_up = x >> self.half, x & self.mask, np.empty_like(x)
-        # "clip" only because it skips the range check, whose arrays would be fresh each time.
-        left ^= f0.take(right, None, looked_up, "clip")
-        right ^= f1.take(left, None, looked_up, "clip")
-        left ^= f2.take(right, None, looked_up, "clip")
-        right ^= f3.take(left, None, looked_up, "clip")
+        left, right = x >> self.half, x & self.mask
+        left ^= f0.take(right)
+        right ^= f1.take(left)
+        left ^= f2.take(right)
+        right ^= f3.take(left)
         return right
 
 
