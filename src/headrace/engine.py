@@ -22,7 +22,7 @@ from headrace.collate import Collator
 from headrace.config import MAX_PREFETCH, auto_prefetch, poisons_blocks
 from headrace.datasets.dataset import BatchDataset, BulkDataset
 from headrace.datasets.foreign import ThreadCopies
-from headrace.datasets.samples import BlockingRowSamples, WaitingRowSamples
+from headrace.datasets.row_samples import BlockingRowSamples, WaitingRowSamples
 from headrace.errors import CannotStartThreadError, ClosedError
 from headrace.inline import InlineRun, PrivateLoop
 from headrace.plan import Order, Plan, span_steps_for
@@ -119,18 +119,23 @@ class Engine:
         if self.is_closed:
             raise ClosedError("the loader is closed")
         self.close_run()
-        order = Order(sampler, slots, self._builder.bytes_of)
-        run: Run | InlineRun | None = self._start_readers(order, start, end)
+        builder = self._builder
+        if self._skips:
+            builder = SkippingBuilder(builder, self._skips)
+        order = Order(sampler, slots, builder.bytes_of)
+        run: Run | InlineRun | None = self._start_readers(order, builder, start, end)
         if run is None:
-            run = InlineRun(order, self._builder, self.opened, self._private_loop, start, end)
+            run = InlineRun(order, builder, self.opened, self._private_loop, start, end)
         self._run = run
         return run
 
-    def _start_readers(self, order: Order, start: int, end: int | None) -> Run | None:
+    def _start_readers(
+        self, order: Order, builder: Builder, start: int, end: int | None
+    ) -> Run | None:
         """Have threads or the loop serve a run; None where there can be none."""
         if not self._workers:
             return None
-        run = self._make_run(order, start, end)
+        run = self._make_run(order, builder, start, end)
         try:
             if self._builder.waits:
                 self._serve_on_loop(run)
@@ -142,14 +147,14 @@ class Engine:
             return None
         return run
 
-    def _make_run(self, order: Order, start: int, end: int | None) -> Run:
+    def _make_run(self, order: Order, builder: Builder, start: int, end: int | None) -> Run:
         slots: Slots[Built] = Slots(start, self.prefetch, MAX_PREFETCH, end)
         ring = Ring(slots, Grants(self.settings.ring_bytes, self._share))
         builders = WAITING_BUILDERS if self._builder.waits else self._workers
         steps = span_steps_for(self._builder.step_bytes, self.prefetch, builders)
         if self.settings.is_serial:
             steps = 1
-        return Run(ring, Plan(ring, order, steps), self._builder)
+        return Run(ring, Plan(ring, order, steps), builder)
 
     def _serve_on_loop(self, run: Run) -> None:
         loop = self._loop_thread()
@@ -173,7 +178,7 @@ class Engine:
             self._threads.wait_idle()
 
     def set_skips(self, steps: Collection[int]) -> None:
-        """Leave out these steps from here on, unless they are built already."""
+        """Do not build these steps in runs that start from here on."""
         self._skips = frozenset(steps)
 
     def set_prefetch(self, steps: int) -> None:
@@ -218,7 +223,7 @@ class Engine:
         builder = self._builder_for(self._dataset, finish, hop)
         if settings.stateful:
             builder = StatefulBuilder(builder, settings.stateful)
-        return SkippingBuilder(builder, lambda: self._skips)
+        return builder
 
     def _builder_for(self, dataset: Any, finish: Finish, hop: Hop | None) -> Builder:
         settings = self.settings

@@ -429,10 +429,10 @@ class Loader:
 
     def _cursor_after(self, batch: Batch) -> Cursor:
         wanted = batch.step + 1
-        cursors: tuple[Cursor, ...] = (*self._cursors, self._cursor)
-        for cursor in reversed(cursors):
-            if cursor.next_step == wanted:
-                return cursor
+        cursors: list[Cursor] = [*self._cursors, self._cursor]
+        found = next((each for each in reversed(cursors) if each.next_step == wanted), None)
+        if found is not None:
+            return found
         raise ValueError(
             f"after: wanted one of the last {KEPT_CURSORS} batches taken, got step {batch.step}"
         )
@@ -460,12 +460,13 @@ class Loader:
 
     def accept(self, step: int, built: Built, wait_s: float, is_first: bool) -> Batch | None:
         """Move the cursor past a taken step. For `BatchStream`."""
-        if built.failure is not None:
+        is_skipped = step in self._position.skips
+        if built.failure is not None and not is_skipped:
             raise built.failure
         batch = built.batch
         cursor = self._cursor
         counts = self._counts
-        if batch is None:
+        if batch is None or is_skipped:
             self._cursor = cursor._replace(next_step=step + 1)
             counts.skipped_steps += 1
             return None

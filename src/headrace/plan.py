@@ -15,9 +15,10 @@ from headrace.ring.ring import Ring
 from headrace.samplers.sampler import Sampler
 from headrace.state import pick_hashes, step_digests
 
-# Picks are worked out for about this many rows at once: a vectorised order costs 5-10 us per
-# call before the first row, and 8,192 rows of the arrays it needs still fit a core's own memory.
-LOOKAHEAD_ROWS = 8192
+# Picks are worked out for about this many rows at once: a keyed order costs 60-70 us per call
+# and 14 ns per row, so 16,384 rows bring the first part under a quarter of the second, and the
+# arrays that it needs still fit a core's own memory.
+LOOKAHEAD_ROWS = 16384
 # A kept batch keeps its span's block, so a span holds at most this much beyond one batch.
 SPAN_BYTES = 4 << 20
 MAX_SPAN_STEPS = 8
@@ -82,7 +83,10 @@ class Window:
 
 
 class Order:
-    """The sampler as spans see it: pure, with the window asked last kept for the next call.
+    """The sampler as spans see it: pure, with the windows asked last kept for the next call.
+
+    Windows grow 1, 2, 4, ... steps so that the first batch is not delayed. One thread at a
+    time asks for windows; another may meanwhile work out the one that follows.
 
     Args:
         sampler: What is wanted.
@@ -95,29 +99,53 @@ class Order:
         self._slots = slots
         self._bytes_of = bytes_of
         self._window: Window | None = None
+        self._following: Window | None = None
+        self._is_following_wanted = False
         self._ahead_steps = 1
+        self._most_steps = max(1, LOOKAHEAD_ROWS // max(1, sampler.global_batch_size))
 
     def window(self, first: int, end: int | None) -> Window:
-        """Give a window that begins at or before `first` and holds it.
-
-        Windows grow 1, 2, 4, ... steps so that the first batch is not delayed.
-        """
+        """Give a window that begins at or before `first` and holds it."""
         window = self._window
         if window is not None and first in window.steps:
             return window
-        limit = max(1, LOOKAHEAD_ROWS // max(1, self.sampler.global_batch_size))
-        if window is None or first != window.steps.stop:
-            self._ahead_steps = 1
-        stop = first + min(self._ahead_steps, limit)
-        self._ahead_steps = min(self._ahead_steps * 2, limit)
-        self._window = self._work_out(range(first, stop if end is None else min(stop, end)))
-        return self._window
+        following, self._following = self._following, None
+        if following is None or first not in following.steps:
+            is_next = window is not None and first == window.steps.stop
+            following = self.work_out(self._next_steps(first, end, is_next))
+        self._window = following
+        self._is_following_wanted = True
+        return following
+
+    def following(self, first: int, end: int | None) -> range | None:
+        """Give the steps of the window to be worked out beside the current one, once.
+
+        None until half of the current one has been asked for.
+        """
+        window = self._window
+        if not self._is_following_wanted or window is None:
+            return None
+        steps = window.steps
+        if (first - steps.start) * 2 < len(steps) or (end is not None and steps.stop >= end):
+            return None
+        self._is_following_wanted = False
+        return self._next_steps(steps.stop, end, True)
+
+    def put_following(self, window: Window) -> None:
+        """Keep a window worked out for the steps that `following` gave."""
+        self._following = window
+
+    def _next_steps(self, first: int, end: int | None, is_next: bool) -> range:
+        self._ahead_steps = min(self._ahead_steps * 2, self._most_steps) if is_next else 1
+        stop = first + self._ahead_steps
+        return range(first, stop if end is None else min(stop, end))
 
     def span(self, step: int) -> Span:
         """Give one step as a span of its own, without touching the kept window."""
-        return self._work_out(range(step, step + 1)).span(range(step, step + 1))
+        return self.work_out(range(step, step + 1)).span(range(step, step + 1))
 
-    def _work_out(self, steps: range) -> Window:
+    def work_out(self, steps: range) -> Window:
+        """Give the window of some steps; pure, from any thread."""
         picks = self.sampler.picks(steps, self._slots)
         marks = np.searchsorted(picks.step, np.arange(steps.start, steps.stop + 1))
         epochs, first_steps = self._epochs(steps)
@@ -168,6 +196,7 @@ class Plan:
 
     def claim(self) -> Span | None:
         """Claim the next span, or None when no step can be claimed now."""
+        self._work_ahead()
         with self._lock:
             first, claimable, end = self._ring.claimable()
             if not claimable:
@@ -180,6 +209,16 @@ class Plan:
                 return None
             self._ramp_steps = min(self._ramp_steps * 2, self._span_steps)
             return window.span(steps)
+
+    def _work_ahead(self) -> None:
+        """Work out the next window before it is needed, without holding up other claims."""
+        with self._lock:
+            first, _, end = self._ring.claimable()
+            steps = self._order.following(first, end)
+        if steps is not None:
+            window = self._order.work_out(steps)
+            with self._lock:
+                self._order.put_following(window)
 
 
 def span_steps_for(step_bytes: int, prefetch: int, builders: int) -> int:

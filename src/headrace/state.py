@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from headrace.errors import StateError
 from headrace.pick import Picks
-from headrace.rng import mix_rows
 
 FORMAT_VERSION = 1
 _MASK = (1 << 64) - 1
 
-# Odd multipliers that spread the four numbers of a pick over 64 bits before mixing; they are
-# the first outputs of the mixer from states 1 to 4, made odd.
-_STEP, _SLOT, _SAMPLE, _REPEAT = (
+# Odd multipliers that spread the numbers of a pick over 64 bits: the first outputs of the
+# mixer of section 2 from states 1 to 4, made odd.
+_PLACE, _SAMPLE, _REPEAT, _FINISH = (
     np.uint64(value | 1)
     for value in (
         0x910A2DEC89025CC1,
@@ -30,21 +29,27 @@ _STEP, _SLOT, _SAMPLE, _REPEAT = (
         0x71C18690EE42C90B,
     )
 )
+_BY_32, _BY_29 = np.uint64(32), np.uint64(29)
 
 
 def pick_hashes(picks: Picks) -> NDArray[np.uint64]:
     """Give one 64-bit hash per pick, of (step, slot, sample, repeat).
 
-    `mix(step*a + slot*b + sample*c + repeat*d)` mod 2^64 with fixed odd a to d; the mixer is
-    that of the spec's section 2. Sums of these hashes are the digests of the state.
+    `z = (step * 2^32 + slot) * a + sample * b + repeat * c`, then `z ^= z >> 32; z *= d;
+    z ^= z >> 29`, mod 2^64, with fixed odd a to d. Sums of these hashes are the digests of the
+    state. Two multiplications and a few shifts: at 15 M picks a second a full mixer would cost
+    a third of what the gather of 256-byte rows does.
     """
-    h = picks.sample.astype(np.uint64)
-    h *= _SAMPLE
-    h += picks.step.astype(np.uint64) * _STEP
-    h += picks.slot.astype(np.uint64) * _SLOT
+    h = np.left_shift(picks.step.view(np.uint64), _BY_32)
+    h |= picks.slot.view(np.uint64)
+    h *= _PLACE
+    h += picks.sample.view(np.uint64) * _SAMPLE
     if picks.repeat.any():
         h += picks.repeat.astype(np.uint64) * _REPEAT
-    return mix_rows(h)
+    h ^= h >> _BY_32
+    h *= _FINISH
+    h ^= h >> _BY_29
+    return h
 
 
 def step_digests(hashes: NDArray[np.uint64], ends: NDArray[np.int64]) -> list[int]:

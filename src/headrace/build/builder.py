@@ -135,7 +135,7 @@ class Finish:
         return Built(failure=failure)
 
 
-def with_result(batch: Batch, value: Any) -> Batch:
+def with_result(batch: Batch, value: object) -> Batch:
     """Give a batch with the columns that a transform returned, its rows unchanged.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,45 +24,86 @@ OWN_STORAGE_BYTES = 64 << 10
 OWN_STORAGE_SHARE = 1 / 16
 
 
-@dataclass(slots=True, eq=False)
-class Shelf:
-    """Memory for the columns of one span, as numpy sees it.
+class Form:
+    """Where the columns of some rows lie: in a block, or in storage of their own.
 
     Attributes:
-        rows: Rows of the span.
         columns: The layout.
+        rows: How many rows.
+        capacity_bytes: What the block must hold; 0 where there is none.
+        places: Byte offset of each column in the block; None for storage of its own.
+        shapes: Shape of each column as a whole.
+    """
+
+    __slots__ = ("capacity_bytes", "columns", "places", "rows", "shapes")
+
+    def __init__(self, columns: Layout, rows: int, counts: list[int], in_block: list[bool]) -> None:
+        self.columns = columns
+        self.rows = rows
+        self.shapes = [(n, *c.unit_shape) for c, n in zip(columns, counts, strict=True)]
+        self.places: list[int | None] = []
+        need = 0
+        for column, count, is_in_block in zip(columns, counts, in_block, strict=True):
+            self.places.append(need if is_in_block else None)
+            if is_in_block:
+                need += -(-count * column.unit_bytes // ALIGN_BYTES) * ALIGN_BYTES
+        self.capacity_bytes = capacity_for(need) if need else 0
+
+    def arrays(self, block: Block | None) -> list[NDArray[Any]]:
+        """Give one array per column, contents undefined."""
+        return [
+            np.empty(shape, column.dtype)
+            if place is None or block is None
+            else block.array(place, shape, column.dtype)
+            for column, shape, place in zip(self.columns, self.shapes, self.places, strict=True)
+        ]
+
+
+class Shelf:
+    """Memory for the columns of one span, as numpy and torch see it.
+
+    Attributes:
+        form: Where the columns lie.
         arrays: One array per column: `[rows, *shape]`, or flat `[elements, *unit shape]`.
         offsets: Row offsets of open columns, int64 `[rows + 1]`.
         block: The block behind the large columns, if any.
-        places: Byte offset of each column in the block; None where it has storage of its own.
     """
 
-    rows: int
-    columns: Layout
-    arrays: list[NDArray[Any]]
-    offsets: dict[str, NDArray[np.int64]]
-    block: Block | None
-    places: list[int | None]
+    __slots__ = ("_tensors", "arrays", "block", "form", "offsets")
+
+    def __init__(
+        self,
+        form: Form,
+        arrays: list[NDArray[Any]],
+        offsets: dict[str, NDArray[np.int64]],
+        block: Block | None,
+        tensors: dict[str, torch.Tensor] | None = None,
+    ) -> None:
+        self.form = form
+        self.arrays = arrays
+        self.offsets = offsets
+        self.block = block
+        self._tensors = tensors
 
     def out(self) -> dict[str, NDArray[Any] | RaggedColumn]:
         """Give the columns as a dataset writes them."""
+        offsets = self.offsets
         return {
-            column.name: RaggedColumn(array, self.offsets[column.name]) if column.is_open else array
-            for column, array in zip(self.columns, self.arrays, strict=True)
+            column.name: RaggedColumn(array, offsets[column.name]) if column.is_open else array
+            for column, array in zip(self.form.columns, self.arrays, strict=True)
         }
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Give the columns as tensors, for `deliver`, which must not keep them."""
-        return {
-            column.name: torch.from_numpy(array)
-            for column, array in zip(self.columns, self.arrays, strict=True)
-        }
+        if self._tensors is None:
+            self._tensors = _tensors(self.form, self.arrays)
+        return self._tensors
 
-    def step(self, rows: slice) -> tuple[tuple[str, ...], tuple[torch.Tensor, ...]]:
+    def step(self, rows: slice) -> tuple[torch.Tensor, ...]:
         """Hand out the columns of one step; views keep the block as long as they live."""
-        names: list[str] = []
         values: list[torch.Tensor] = []
-        for column, array, place in zip(self.columns, self.arrays, self.places, strict=True):
+        form = self.form
+        for column, array, place in zip(form.columns, self.arrays, form.places, strict=True):
             start, stop = rows.start, rows.stop
             if column.is_open:
                 at = self.offsets[column.name]
@@ -72,13 +112,11 @@ class Shelf:
                 part = array[start:stop]
             else:
                 shape = (stop - start, *column.unit_shape)
-                part = self.block.lease(place + start * column.unit_bytes, shape, column.dtype)
-            names.append(column.name)
+                part = self.block.lease(place + start * column.unit_bytes, shape, array.dtype.str)
             values.append(torch.from_numpy(part))
             if column.is_open:
-                names.append(column.name + OFFSETS)
                 values.append(torch.from_numpy(at[rows.start : rows.stop + 1] - at[rows.start]))
-        return tuple(names), tuple(values)
+        return tuple(values)
 
     def let_go(self) -> None:
         """End the builder's hold on the block."""
@@ -93,35 +131,57 @@ class Shelves:
         layout: The columns.
         pool: Where blocks come from.
         batch_rows: Rows of a full batch, which decide what a small column is.
-        always_own: Whether no column may use a block.
+
+    Attributes:
+        names: Names of the columns handed out, offsets of open ones included.
     """
 
+    # Whole spans of 1 to MAX_SPAN_STEPS steps and a few short ones; more would be a leak.
+    _KEPT_FORMS = 64
+
     def __init__(self, layout: Layout, pool: BlockPool, batch_rows: int) -> None:
-        self.layout = layout
+        self._layout = layout
         self._pool = pool
+        self._forms: dict[int, Form] = {}
         batch_bytes = batch_rows * row_bytes(layout)
         bound = max(OWN_STORAGE_BYTES, int(batch_bytes * OWN_STORAGE_SHARE))
         # An open column has no size of its own, so it always lives in a block.
         self._in_block = [c.is_open or c.unit_bytes * batch_rows >= bound for c in layout]
+        self._is_all_in_block = all(self._in_block)
         self._has_open = any(column.is_open for column in layout)
+        names: list[str] = []
+        for column in layout:
+            names += [column.name, column.name + OFFSETS] if column.is_open else [column.name]
+        self.names = tuple(names)
 
     def take(self, rows: int, offsets: dict[str, NDArray[np.int64]]) -> Shelf:
         """Give memory for some rows, contents undefined."""
-        counts = [int(offsets[c.name][-1]) if c.is_open else rows for c in self.layout]
-        places: list[int | None] = []
-        need = 0
-        for column, count, in_block in zip(self.layout, counts, self._in_block, strict=True):
-            places.append(need if in_block else None)
-            if in_block:
-                need += -(-count * column.unit_bytes // ALIGN_BYTES) * ALIGN_BYTES
-        block = self._pool.lend(capacity_for(need)) if need else None
-        arrays = [
-            np.empty((count, *column.unit_shape), column.dtype)
-            if place is None or block is None
-            else block.array(place, (count, *column.unit_shape), column.dtype)
-            for column, count, place in zip(self.layout, counts, places, strict=True)
-        ]
-        return Shelf(rows, self.layout, arrays, offsets, block, places)
+        form = self._form(rows, offsets)
+        block = self._pool.lend(form.capacity_bytes) if form.capacity_bytes else None
+        if block is None or not self._is_all_in_block or form is not self._forms.get(rows):
+            return Shelf(form, form.arrays(block), offsets, block)
+        # Views are made once per block and form: they cost more than a small gather.
+        views = block.views.get(form)
+        if views is None:
+            arrays = form.arrays(block)
+            views = block.views[form] = arrays, _tensors(form, arrays)
+        return Shelf(form, views[0], offsets, block, views[1])
+
+    def _form(self, rows: int, offsets: dict[str, NDArray[np.int64]]) -> Form:
+        form = None if self._has_open else self._forms.get(rows)
+        if form is None:
+            counts = [int(offsets[c.name][-1]) if c.is_open else rows for c in self._layout]
+            form = Form(self._layout, rows, counts, self._in_block)
+            if len(self._forms) < self._KEPT_FORMS and not self._has_open:
+                self._forms[rows] = form
+        return form
+
+
+def _tensors(form: Form, arrays: list[NDArray[Any]]) -> dict[str, torch.Tensor]:
+    return {
+        column.name: torch.from_numpy(array)
+        for column, array in zip(form.columns, arrays, strict=True)
+    }
 
 
 def row_bytes(layout: Layout) -> int:
@@ -148,10 +208,11 @@ class BulkBuilder(Builder):
             if dataset.delivered == dataset.layout
             else Shelves(dataset.delivered, pool, batch_rows)
         )
+        self._names = (self._delivered or self._stored).names
         self._open = [column for column in dataset.layout if column.is_open]
         self._row_bytes = row_bytes(dataset.delivered)
         self._batch_rows = batch_rows
-        self._rows = np.arange(batch_rows, dtype=np.int64)
+        self._rows: dict[int, NDArray[np.int64]] = {}
 
     @property
     def waits(self) -> bool:
@@ -270,7 +331,7 @@ class BulkBuilder(Builder):
         return None
 
     def _hand_out(self, span: Span, shelf: Shelf) -> list[Built]:
-        made = attempt(self._deliver, shelf)
+        made = shelf if self._delivered is None else attempt(self._deliver, shelf)
         if isinstance(made, Raised):
             return [self.finish.failed(span, at, made.error) for at in range(len(span.steps))]
         built = [self._finish_step(span, at, made, span.rows(at)) for at in range(len(span.steps))]
@@ -285,8 +346,8 @@ class BulkBuilder(Builder):
         rows: slice,
         substitution: Substitution | None = None,
     ) -> Built:
-        names, values = shelf.step(rows)
-        columns = Columns(names, values, rows.stop - rows.start)
+        names = self._names
+        columns = Columns(names, shelf.step(rows), rows.stop - rows.start)
         return self.finish.finish(span, position, columns, substitution)
 
     def _deliver(self, stored: Shelf) -> Shelf:
@@ -294,7 +355,7 @@ class BulkBuilder(Builder):
         if self._delivered is None:
             return stored
         try:
-            delivered = self._delivered.take(stored.rows, stored.offsets)
+            delivered = self._delivered.take(stored.form.rows, stored.offsets)
             try:
                 self._dataset.deliver(stored.tensors(), delivered.tensors())
             except BaseException:
@@ -314,6 +375,9 @@ class BulkBuilder(Builder):
         return self._stored.take(len(samples), offsets)
 
     def _row_numbers(self, rows: int) -> NDArray[np.int64]:
-        if rows > len(self._rows):
-            self._rows = np.arange(rows, dtype=np.int64)
-        return self._rows[:rows]
+        """Give 0 to `rows`, the same array for the same count."""
+        found = self._rows.get(rows)
+        if found is None:
+            found = self._rows[rows] = np.arange(rows, dtype=np.int64)
+            found.flags.writeable = False
+        return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -65,10 +65,10 @@ class SkippingBuilder(_Around):
 
     Args:
         inner: Builds.
-        skips: Gives the steps to leave out.
+        skips: The steps to leave out.
     """
 
-    def __init__(self, inner: Builder, skips: Callable[[], Collection[int]]) -> None:
+    def __init__(self, inner: Builder, skips: Collection[int]) -> None:
         super().__init__(inner)
         self._skips = skips
 
@@ -76,7 +76,7 @@ class SkippingBuilder(_Around):
         if self._has_none(span):
             return self.inner.build_blocking(span)
         return [
-            Built() if step in self._skips() else self.inner.build_blocking(alone)[0]
+            Built() if step in self._skips else self.inner.build_blocking(alone)[0]
             for step, alone in _single_steps(span)
         ]
 
@@ -84,13 +84,12 @@ class SkippingBuilder(_Around):
         if self._has_none(span):
             return await self.inner.build(span)
         return [
-            Built() if step in self._skips() else (await self.inner.build(alone))[0]
+            Built() if step in self._skips else (await self.inner.build(alone))[0]
             for step, alone in _single_steps(span)
         ]
 
     def _has_none(self, span: Span) -> bool:
-        skips = self._skips()
-        return not skips or not any(step in skips for step in span.steps)
+        return not any(step in self._skips for step in span.steps)
 
 
 def _single_steps(span: Span) -> list[tuple[int, Span]]:

@@ -68,7 +68,7 @@ class Arrays(BulkDataset):
                 into[rows] = array[indices]
             elif array.dtype.isnative and array.flags.c_contiguous:
                 # Indices are checked: "clip" spares np.take its own check and a second copy.
-                np.take(array, indices, axis=0, out=into[run], mode="clip")
+                array.take(indices, 0, into[run], "clip")
             else:
                 # np.take would first copy the whole of such an array.
                 into[run] = array[indices]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -60,6 +61,22 @@ def as_run(rows: Indices) -> slice | None:
 
     The engine nearly always asks so, and a slice of a column is a view, hence needs no copy.
     """
+    known = _runs.get(id(rows))
+    if known is not None and known[0]() is rows:
+        return known[1]
+    run = _run_of(rows)
+    if run is not None and not rows.flags.writeable:
+        key = id(rows)
+        _runs[key] = weakref.ref(rows, lambda _: _runs.pop(key, None)), run
+    return run
+
+
+# The engine asks with a few read-only arrays of row numbers over and over, and the check costs
+# as much as a tenth of a gather of 1,024 rows of 256 bytes.
+_runs: dict[int, tuple[weakref.ref[Indices], slice]] = {}
+
+
+def _run_of(rows: Indices) -> slice | None:
     if not len(rows):
         return slice(0, 0)
     first, last = int(rows[0]), int(rows[-1])

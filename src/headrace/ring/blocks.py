@@ -42,9 +42,11 @@ class Block:
 
     Attributes:
         memory: uint8 `[capacity]`, aligned to ALIGN_BYTES.
+        views: What builders made of the memory and want to find again when it is recycled;
+            untracked, so never handed out.
     """
 
-    __slots__ = ("_holds", "_pool", "_raw", "address", "memory")
+    __slots__ = ("_holds", "_pool", "_raw", "address", "memory", "views")
 
     def __init__(self, pool: BlockPool, capacity_bytes: int) -> None:
         raw = np.empty(capacity_bytes + ALIGN_BYTES, np.uint8)
@@ -54,17 +56,15 @@ class Block:
         self._holds = 0
         self.memory: NDArray[np.uint8] = raw[skip : skip + capacity_bytes]
         self.address: int = self.memory.ctypes.data
+        self.views: dict[object, Any] = {}
 
     def array(
         self, offset_bytes: int, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> NDArray[Any]:
         """Give an untracked view for the builder, who must not keep it."""
-        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        return self.memory[offset_bytes : offset_bytes + nbytes].view(dtype).reshape(shape)
+        return np.ndarray(shape, dtype, self.memory, offset_bytes)
 
-    def lease(
-        self, offset_bytes: int, shape: tuple[int, ...], dtype: np.dtype[Any]
-    ) -> NDArray[Any]:
+    def lease(self, offset_bytes: int, shape: tuple[int, ...], typestr: str) -> NDArray[Any]:
         """Give an array whose last view, wherever it dies, lets the block go back.
 
         Called by the builder that holds the block, before `let_go`.
@@ -72,7 +72,7 @@ class Block:
         lease = Lease(
             {
                 "shape": shape,
-                "typestr": dtype.str,
+                "typestr": typestr,
                 "data": (self.address + offset_bytes, False),
                 "version": 3,
             }
