@@ -22,7 +22,7 @@ def facts(cores: int) -> dict[str, Any]:
         "cores_used": cores,
         "cores": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "python": platform.python_version(),
         "packages": {name: found for name in PACKAGES if (found := version_of(name))},
         "torch_threads": torch.get_num_threads(),

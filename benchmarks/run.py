@@ -44,6 +44,7 @@ QUICK_PEERS = {
     *("torch-index", "torch-2", "nodes-tuned", "grain"),
 }
 CELL_LIMIT_S = 300
+BUSY_LOAD = 0.5
 
 
 def main() -> int:
@@ -58,6 +59,7 @@ def main() -> int:
     cores = use_cores(asked.cores)
     results = Results(facts(cores) | settings(asked))
     folders = {name: make(name, asked.scale, asked.data) for name in asked.workloads}
+    warn_if_busy(results.facts["load_at_start"])
     cells = list(plan(asked))
     began = time.monotonic()
     for done, cell in enumerate(cells, 1):
@@ -229,6 +231,12 @@ def settings(asked: argparse.Namespace) -> dict[str, Any]:
         "scale": str(asked.scale),
         "gather": "tuned" if asked.tuned else "plain",
     }
+
+
+def warn_if_busy(load: float) -> None:
+    """Say so where other programs run: threads that wait for a core turn every ratio."""
+    if load > BUSY_LOAD:
+        print(f"Other programs are running (load {load:.1f}): these figures prove nothing.")
 
 
 def tell(progress: str) -> None:

@@ -30,6 +30,8 @@ class Figure:
     text: Callable[[float], str]
 
 
+MANY_COLUMNS = 6
+
 SIDE = [
     Figure("cpu_us_per_sample", "CPU us/sample", lambda v: f"{v:.2f}"),
     Figure("first_batch_ms", "first batch ms", lambda v: f"{v:.1f}"),
@@ -64,6 +66,8 @@ def rates(results: Results, workload: str) -> Table:
             spread = (max(theirs.values()) - min(theirs.values())) / rates.median
             over = [
                 _ratio(results.rounds(workload, ours, "samples_per_s"), theirs)
+                if ours != peer
+                else ""
                 for ours in ("headrace", "headrace-0")
             ]
             rows.append([peer, entry.kind, f"{rates.median:,.0f}", f"{spread:.0%}", *over])
@@ -127,10 +131,11 @@ def show(table: Table) -> None:
         print(plain(table))
         return
     rich = RichTable(title=table.title, title_justify="left")
+    # Of many columns, names go on several lines: the columns are then as wide as their figures.
+    gap = "\n" if len(table.header) > MANY_COLUMNS else " "
     for number, name in enumerate(table.header):
-        # Long names on several lines, so that the columns are as narrow as their figures.
         justify: Literal["left", "right"] = "right" if number else "left"
-        rich.add_column(name.replace(" ", "\n"), justify=justify, no_wrap=True)
+        rich.add_column(name.replace(" ", gap), justify=justify, no_wrap=True)
     for row in table.rows:
         rich.add_row(*row)
     # A pipe has no width of its own; 80 columns would cut the figures.

@@ -23,11 +23,11 @@ class TrainingStep:
         torch.manual_seed(0)
         self._x = torch.randn(ROWS, WIDTH)
         self._layers: list[nn.Module] = []
-        self._set_layers(1)
-        one = self._seconds(columns)
-        self._set_layers(4)
-        per_layer = (self._seconds(columns) - one) / 3
-        self._set_layers(max(1, round(1 + (STEP_S - one) / per_layer)))
+        layers = 6
+        for _ in range(3):
+            self._set_layers(layers)
+            layers = min(64, max(2, round(layers * STEP_S / self._seconds(columns))))
+        self._set_layers(layers)
 
     def __call__(self, columns: Columns) -> None:
         read = sum(column.sum(dtype=column.dtype) for column in columns) * 0

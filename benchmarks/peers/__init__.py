@@ -22,14 +22,12 @@ class Entry:
         adapter: Class in it.
         library: What must be installed; what "import time" imports.
         kind: Whether batches are made while the caller does something else.
-        what: A few words for the table.
     """
 
     module: str
     adapter: str
     library: str
     kind: Literal["in process", "overlapped", "limit"]
-    what: str
 
     def load(self) -> Callable[[Workload, int], Peer]:
         """Import the adapter and its library; the class is called with (workload, seed)."""
@@ -48,46 +46,27 @@ class Entry:
         return importlib.util.find_spec(self.library.partition(".")[0]) is not None
 
 
+# What each set-up is, in words: docs/performance.md and the docstring of the class.
 PEERS: dict[str, Entry] = {
-    "headrace": Entry("headrace_loader", "Threaded", "headrace", "overlapped", "for, defaults"),
-    "headrace-async": Entry("headrace_loader", "Awaited", "headrace", "overlapped", "async for"),
-    "headrace-0": Entry("headrace_loader", "InProcess", "headrace", "in process", "workers=0"),
-    "torch-0": Entry(
-        "torch_dataloader", "InProcess", "torch", "in process", "DataLoader, __getitems__"
-    ),
-    "torch-index": Entry(
-        "torch_dataloader", "IndexBatches", "torch", "in process", "DataLoader, index batches"
-    ),
-    "torch-2": Entry(
-        "torch_dataloader", "TwoProcesses", "torch", "overlapped", "DataLoader, 2 processes"
-    ),
+    "headrace": Entry("headrace_loader", "Threaded", "headrace", "overlapped"),
+    "headrace-async": Entry("headrace_loader", "Awaited", "headrace", "overlapped"),
+    "headrace-0": Entry("headrace_loader", "InProcess", "headrace", "in process"),
+    "torch-0": Entry("torch_dataloader", "InProcess", "torch", "in process"),
+    "torch-index": Entry("torch_dataloader", "IndexBatches", "torch", "in process"),
+    "torch-2": Entry("torch_dataloader", "TwoProcesses", "torch", "overlapped"),
     "stateful": Entry(
-        "torchdata_stateful", "Stateful", "torchdata.stateful_dataloader", "in process", "stateful"
+        "torchdata_stateful", "Stateful", "torchdata.stateful_dataloader", "in process"
     ),
-    "nodes-0": Entry(
-        "torchdata_nodes", "InProcess", "torchdata.nodes", "in process", "nodes, Mapper"
-    ),
-    "nodes": Entry(
-        "torchdata_nodes", "Prefetching", "torchdata.nodes", "overlapped", "nodes, defaults"
-    ),
-    "nodes-tuned": Entry(
-        "torchdata_nodes", "Tuned", "torchdata.nodes", "overlapped", "nodes, rare snapshots"
-    ),
-    "spdl": Entry(
-        "spdl_pipeline", "OneThread", "spdl.pipeline", "overlapped", "pipeline, 1 thread"
-    ),
-    "spdl-2": Entry(
-        "spdl_pipeline", "TwoThreads", "spdl.pipeline", "overlapped", "pipeline, 2 threads"
-    ),
-    "grain-0": Entry("grain_dataset", "InProcess", "grain", "in process", "no read threads"),
-    "grain": Entry("grain_dataset", "Prefetching", "grain", "overlapped", "1 prefetch thread"),
-    "strong": Entry("strong", "Plain", "numpy", "in process", "by hand, batches may be kept"),
-    "strong-recycled": Entry(
-        "strong", "Recycled", "numpy", "in process", "by hand, batch overwritten by the next"
-    ),
-    "strong-ahead": Entry(
-        "strong", "Ahead", "numpy", "overlapped", "by hand, one thread ahead, recycled"
-    ),
-    "limit-1": Entry("limit", "OneCore", "numpy", "limit", "C loop, one core, recycled"),
-    "limit-2": Entry("limit", "TwoCores", "numpy", "limit", "C loop, two cores, recycled"),
+    "nodes-0": Entry("torchdata_nodes", "InProcess", "torchdata.nodes", "in process"),
+    "nodes": Entry("torchdata_nodes", "Prefetching", "torchdata.nodes", "overlapped"),
+    "nodes-tuned": Entry("torchdata_nodes", "Tuned", "torchdata.nodes", "overlapped"),
+    "spdl": Entry("spdl_pipeline", "OneThread", "spdl.pipeline", "overlapped"),
+    "spdl-2": Entry("spdl_pipeline", "TwoThreads", "spdl.pipeline", "overlapped"),
+    "grain-0": Entry("grain_dataset", "InProcess", "grain", "in process"),
+    "grain": Entry("grain_dataset", "Prefetching", "grain", "overlapped"),
+    "strong": Entry("strong", "Plain", "numpy", "in process"),
+    "strong-recycled": Entry("strong", "Recycled", "numpy", "in process"),
+    "strong-ahead": Entry("strong", "Ahead", "numpy", "overlapped"),
+    "limit-1": Entry("limit", "OneCore", "numpy", "limit"),
+    "limit-2": Entry("limit", "TwoCores", "numpy", "limit"),
 }

@@ -33,15 +33,18 @@ class Threaded(Peer):
 
     def batches(self, epochs: int) -> Iterator[Columns]:
         for epoch in self.loader.epochs(epochs):
-            with epoch:
-                for batch in epoch:
-                    yield tuple(batch)
+            for batch in epoch:
+                yield tuple(batch)
 
     def state(self) -> bytes:
         return json.dumps(self.loader.state_dict()).encode()
 
     def restore(self, state: bytes) -> None:
         self.loader.load_state_dict(json.loads(state))
+
+    def declared_bytes(self) -> int | None:
+        held = self.loader.stats().get("ring_peak_bytes")
+        return None if held is None else int(held)
 
     def close(self) -> None:
         self.loader.close()
@@ -55,10 +58,9 @@ class Awaited(Threaded):
 
     async def _feed(self, epochs: int, take: Take) -> None:
         for epoch in self.loader.epochs(epochs):
-            async with epoch:
-                async for batch in epoch:
-                    if take(tuple(batch)):
-                        return
+            async for batch in epoch:
+                if take(tuple(batch)):
+                    return
 
 
 class InProcess(Threaded):

@@ -56,7 +56,7 @@ class Peer(ABC):
         raise NotImplementedError(type(self).__name__)
 
     def declared_bytes(self) -> int | None:
-        """Give the memory that the loader says it may hold, or None when it says nothing."""
+        """Give the most memory that the loader says it held; None when it says nothing."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most peers have nothing to end

@@ -24,7 +24,8 @@ class OneThread(Peer):
         builder: PipelineBuilder[Rows, Columns] = PipelineBuilder()
         pipeline = (
             builder.add_source(map(self.order.rows, steps))
-            .pipe(self.workload.gather, concurrency=self.threads, output_order="input")
+            # Its types take a tuple of columns for a sequence to index.
+            .pipe(self.workload.gather, concurrency=self.threads, output_order="input")  # type: ignore[arg-type]
             .add_sink(8)
             .build(num_threads=self.threads)
         )
