@@ -15,7 +15,7 @@ from headrace.build.builder import Builder, Finish, Hop, Transform
 from headrace.build.built import Built
 from headrace.build.bulk import BulkBuilder
 from headrace.build.opaque import OpaqueBuilder
-from headrace.build.opened import OpenedDataset
+from headrace.build.opened import OpenedDataset, use_one_torch_thread
 from headrace.build.samples import Getter, SampleBuilder, SampleTransform
 from headrace.build.stateful import SkippingBuilder, StatefulBuilder
 from headrace.collate import Collator
@@ -32,7 +32,7 @@ from headrace.ring.grants import Grants
 from headrace.ring.ring import Ring
 from headrace.ring.slots import Slots
 from headrace.samplers.sampler import Sampler
-from headrace.threads import BlockingCalls
+from headrace.threads import BlockingCalls, Reaping
 
 logger = logging.getLogger("headrace")
 
@@ -105,6 +105,7 @@ class Engine:
         self._threads: ReaderThreads | None = None
         self._loop: LoopThread | None = None
         self._private_loop = PrivateLoop()
+        self._reaping = Reaping()
         self._calls = BlockingCalls(settings.workers, "decode")
         self._workers = 1 if settings.is_serial and settings.workers else settings.workers
         self._builder = self._make_builder()
@@ -137,6 +138,7 @@ class Engine:
             return None
         run = self._make_run(order, builder, start, end)
         try:
+            self._reaping.begin()
             if self._builder.waits:
                 self._serve_on_loop(run)
             else:
@@ -219,7 +221,7 @@ class Engine:
             with_content=settings.with_content,
             await_blocking=lambda coroutine: self.call(coroutine, "an async transform"),
         )
-        hop: Hop | None = self._calls.run if settings.workers else None
+        hop: Hop | None = self._hop if settings.workers else None
         builder = self._builder_for(self._dataset, finish, hop)
         if settings.stateful:
             builder = StatefulBuilder(builder, settings.stateful)
@@ -251,6 +253,10 @@ class Engine:
             hop,
         )
 
+    async def _hop(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Run processor work of a waiting build on a reader thread."""
+        return await self._calls.run(_on_reader, call, args)
+
     def where(self, index: int) -> str:
         """Say where a sample lives, for messages; "" when there is nothing to say."""
         locate = getattr(self._dataset, "locate", None)
@@ -265,7 +271,7 @@ class Engine:
         with self._lock:
             if self._threads is None:
                 self._threads = ReaderThreads(
-                    self._workers, self.opened.open_here, self.opened.close_here
+                    self._workers, self.opened.open_on_reader, self.opened.close_here
                 )
             return self._threads
 
@@ -288,6 +294,7 @@ class Engine:
         if self._loop is not None:
             self._loop.stop(self.opened.close_loop)
         self._share.close()
+        self._reaping.end()
 
     def close(self) -> None:
         """End everything and join it; a reader stuck in a read is named and left behind."""
@@ -349,3 +356,8 @@ class Engine:
                 "ring_steps": slots.claimed_steps,
             }
         return numbers
+
+
+def _on_reader(call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    use_one_torch_thread()
+    return call(*args)

@@ -50,7 +50,7 @@ from headrace.samplers.sampler import Sampler
 from headrace.state import Cursor, History
 from headrace.stats import LoaderStats
 from headrace.stream import BatchStream, Steps
-from headrace.threads import at_exit
+from headrace.threads import at_exit, reap
 
 logger = logging.getLogger("headrace")
 
@@ -185,14 +185,14 @@ class Loader:
             ),
             process_budget(),
         )
-        self._cursor = self._position.cursor._replace(nested=self._snapshot())
+        self._cursor: Cursor = self._position.cursor._replace(nested=self._snapshot())
         self._cursors: deque[Cursor] = deque(maxlen=KEPT_CURSORS)
         self._is_resumed = False
         self._epoch_set: int | None = None
         self._kept: Steps | None = None
         self._stream: weakref.ref[BatchStream] | None = None
         self._counts = LoaderStats()
-        self._finalizer = weakref.finalize(self, self._engine.stop)
+        self._finalizer = weakref.finalize(self, reap, self._engine.stop)
         self._finalizer.atexit = False
         at_exit(self._engine.close)
         self._note_dropped()
@@ -429,10 +429,10 @@ class Loader:
 
     def _cursor_after(self, batch: Batch) -> Cursor:
         wanted = batch.step + 1
-        cursors: list[Cursor] = [*self._cursors, self._cursor]
-        found = next((each for each in reversed(cursors) if each.next_step == wanted), None)
-        if found is not None:
-            return found
+        cursor: Cursor
+        for cursor in (self._cursor, *reversed(self._cursors)):
+            if cursor.next_step == wanted:
+                return cursor
         raise ValueError(
             f"after: wanted one of the last {KEPT_CURSORS} batches taken, got step {batch.step}"
         )

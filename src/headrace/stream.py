@@ -13,6 +13,7 @@ from headrace.batch import Batch
 from headrace.build.built import Built
 from headrace.errors import ClosedError, ForkedError
 from headrace.ring.ring import EndOfRun
+from headrace.threads import reap
 
 
 class Steps(Protocol):
@@ -83,7 +84,7 @@ class BatchStream:
         self._is_ended = False
         self._is_first = True
         self._stolen_by = ""
-        self._finalizer: weakref.finalize[[], BatchStream] | None = None
+        self._finalizer: weakref.finalize[..., BatchStream] | None = None
 
     # -- taking --------------------------------------------------------------------------
 
@@ -138,7 +139,7 @@ class BatchStream:
         steps = self._steps
         if steps is None:
             steps = self._steps = self._owner.begin(self)
-            self._finalizer = weakref.finalize(self, steps.close)
+            self._finalizer = weakref.finalize(self, reap, steps.close)
             self._finalizer.atexit = False
         if self.until is not None and steps.next_step >= self.until:
             self._end()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import logging
 import os
 import sys
 import threading
@@ -23,6 +24,8 @@ from headrace.errors import CannotStartThreadError, ClosedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+logger = logging.getLogger("headrace")
 
 # A blocking call that hangs (a dead network disk) delays the exit of a program by this much.
 EXIT_S = 5.0
@@ -99,11 +102,12 @@ def _close_all() -> None:
 
 def _reset_child() -> None:
     """Forget the parent's closers, whose threads do not exist here, and make locks anew."""
-    global _at_exit, _at_fork
+    global _at_exit, _at_fork, _reaper
     # A lock that another thread held at the fork would stay locked for ever, so the lists are
     # read past it: the child has one thread.
     refs = _at_fork._refs
     _at_exit, _at_fork = _Hooks(), _Hooks()
+    _reaper = _Reaper()
     for ref in refs:
         if (reset := ref()) is not None:
             _at_fork.add(reset)
@@ -113,6 +117,86 @@ def _reset_child() -> None:
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_child)
+
+
+class _Reaper:
+    """One thread that closes what was dropped, while there is anything to be dropped.
+
+    A finalizer runs wherever the last reference dies or the garbage collector happens to run:
+    in any thread, under any lock. It must take no lock itself, so it only puts the closing here.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def enter(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._thread is None:
+                self._calls = SimpleQueue()
+                self._thread = start_thread(self._serve, "headrace-reaper")
+
+    def leave(self) -> None:
+        """Count one user less; the last ends the thread and joins it, unless it is the caller."""
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+            thread, self._thread = self._thread, None
+            self._calls.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(EXIT_S)
+
+    def put(self, call: Callable[[], object]) -> None:
+        self._calls.put(call)
+
+    def _serve(self) -> None:
+        calls = self._calls
+        while (call := calls.get()) is not None:
+            try:
+                call()
+            except Exception:
+                logger.exception("closing what was dropped failed")
+            del call
+
+
+_reaper = _Reaper()
+
+
+class Reaping:
+    """One owner's need of the reaper, from its first thread to its end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_begun = False
+        self._is_ended = False
+
+    def begin(self) -> None:
+        """Have what this owner drops closed from here on. Idempotent.
+
+        Raises:
+            CannotStartThreadError: There are no threads, so nothing needs to be closed.
+        """
+        with self._lock:
+            if not self._is_begun and not self._is_ended:
+                _reaper.enter()
+                self._is_begun = True
+
+    def end(self) -> None:
+        """Need it no longer. Idempotent."""
+        with self._lock:
+            leaves = self._is_begun and not self._is_ended
+            self._is_ended = True
+        if leaves:
+            _reaper.leave()
+
+
+def reap(close: Callable[[], object]) -> None:
+    """Have something closed that was dropped; for finalizers, so it takes no lock."""
+    _reaper.put(close)
 
 
 class BlockingCalls:

@@ -7,6 +7,8 @@ import threading
 import weakref
 from typing import Any
 
+import torch
+
 from headrace.datasets.foreign import ThreadCopies
 
 
@@ -40,6 +42,11 @@ class OpenedDataset:
         """Open the dataset for the calling thread."""
         self.here()
 
+    def open_on_reader(self) -> None:
+        """Do as `open_here`, on a thread of ours."""
+        use_one_torch_thread()
+        self.here()
+
     def close_here(self) -> None:
         """Close what the calling thread opened."""
         mine = getattr(self._here, "dataset", None)
@@ -66,3 +73,12 @@ class OpenedDataset:
             closer = getattr(self.dataset, "aclose", None)
             if asyncio.iscoroutinefunction(closer):
                 await closer()
+
+
+def use_one_torch_thread() -> None:
+    """Have torch use the calling thread alone (a setting of the thread), as readers must.
+
+    On few cores torch's threads would fight with the training step's for every small copy.
+    """
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)

@@ -26,6 +26,8 @@ class RowGather:
     torch.index_select copies it, as it writes straight to its destination and lets go of the
     interpreter lock: a row that must come from disk then stalls only the reading thread. numpy
     would hold the lock for fewer than 500 rows, and np.take would copy the whole view first.
+    Where torch would share the rows out among threads (`workers=0`, on the caller's thread),
+    numpy does it: the hand-over costs more than the copy, milliseconds while cores are busy.
 
     Attributes:
         starts_bytes: Where each array begins in the view, int64 `[arrays]`.
@@ -63,12 +65,12 @@ class RowGather:
         if self._view is None:
             self._read_one_by_one(offsets_bytes, into, rows)
             return
-        wanted = torch.from_numpy(offsets_bytes)
         run = as_run(rows)
-        if run is not None:
-            torch.index_select(self._view, 0, wanted, out=torch.from_numpy(into[run]))
+        if run is None or torch.get_num_threads() > 1:
+            into[rows if run is None else run] = self._view.numpy()[offsets_bytes]
         else:
-            into[rows] = torch.index_select(self._view, 0, wanted).numpy()
+            wanted = torch.from_numpy(offsets_bytes)
+            torch.index_select(self._view, 0, wanted, out=torch.from_numpy(into[run]))
 
     def _read_one_by_one(
         self, offsets_bytes: Indices, into: NDArray[np.uint8], rows: Indices
