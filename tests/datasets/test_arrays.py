@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,21 @@ def test_tensors_are_read_in_place(dtype: torch.dtype) -> None:
     tensor[1, 0] = 1
 
     assert (column(dataset, [1]) == [[1, 0]]).all()
+
+
+@pytest.mark.parametrize("way", ["plain", "big-endian", "sliced"])
+def test_a_read_copies_the_rows_asked_for_only(way: str) -> None:
+    """Whatever the layout, reading 2 rows of 8 MB takes no 8 MB."""
+    array = np.zeros((1_000_000, 8), ">u8" if way == "big-endian" else "u1")
+    dataset = Arrays(array[:, ::2] if way == "sliced" else array)
+    read_rows(dataset, [0])
+    tracemalloc.start()
+
+    read_rows(dataset, [5, 999_999])
+
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 100_000
 
 
 def test_columns_are_named_or_numbered() -> None:

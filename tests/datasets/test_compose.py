@@ -161,6 +161,9 @@ def test_a_bad_row_is_the_error_of_its_own_sample() -> None:
     assert list(error.errors) == [1]
     with pytest.raises(DataError, match="sample 1 is bad"):
         mapped[1]  # type: ignore[index]
+    joined = Concat([{"a": 1}], mapped)
+    error = raised(RowErrors, lambda: joined.__getitems__([0, 1, 0, 2]))  # type: ignore[union-attr]
+    assert list(error.errors) == [3]
 
 
 class Failing(Dataset):

@@ -47,11 +47,11 @@ class RowGather:
         )
         self.row_bytes = row_bytes
         self.starts_bytes: Indices = np.array(addresses, np.int64) - lowest
-        self._arrays = tuple(arrays)
+        self._arrays = tuple(arrays)  # owns the memory of the view
         self._view: torch.Tensor | None = None
         # Arrays very far apart with very long rows would overflow the view: go one by one.
         if span_bytes * row_bytes < largest_view_bytes:
-            self._view = _rows_at_every_byte(lowest, span_bytes, row_bytes, self._arrays)
+            self._view = _rows_at_every_byte(lowest, span_bytes, row_bytes)
 
     def read(self, offsets_bytes: Indices, out: NDArray[Any], rows: Indices) -> None:
         """Copy the row at `offsets_bytes[i]` of the view into row `rows[i]` of `out`.
@@ -87,16 +87,13 @@ class RowGather:
 
 
 class _Memory:
-    """Bare memory as numpy reads it, holding the arrays that own it."""
+    """Bare memory as numpy reads it; whoever uses it keeps the arrays that own it."""
 
-    def __init__(self, interface: dict[str, Any], owners: Sequence[NDArray[Any]]) -> None:
+    def __init__(self, interface: dict[str, Any]) -> None:
         self.__array_interface__ = interface
-        self.owners = owners
 
 
-def _rows_at_every_byte(
-    address: int, span_bytes: int, row_bytes: int, owners: Sequence[NDArray[Any]]
-) -> torch.Tensor:
+def _rows_at_every_byte(address: int, span_bytes: int, row_bytes: int) -> torch.Tensor:
     # torch has no read-only tensors and warns of read-only arrays, so the memory is declared
     # writable. Nothing writes to it: the tensor stays inside RowGather.
     interface = {
@@ -106,4 +103,4 @@ def _rows_at_every_byte(
         "strides": (1, 1),
         "typestr": "|u1",
     }
-    return torch.from_numpy(np.asarray(_Memory(interface, owners)))
+    return torch.from_numpy(np.asarray(_Memory(interface)))
