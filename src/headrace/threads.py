@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from queue import Empty, SimpleQueue
 from types import MethodType
 from typing import Generic, ParamSpec, TypeVar
@@ -134,10 +135,9 @@ class _Reaper:
 
     def enter(self) -> None:
         with self._lock:
-            self._users += 1
             if self._thread is None:
-                self._calls = SimpleQueue()
-                self._thread = start_thread(self._serve, "headrace-reaper")
+                self._thread = start_thread(partial(_close_each, self._calls), "headrace-reaper")
+            self._users += 1
 
     def leave(self) -> None:
         """Count one user less; the last ends the thread and joins it, unless it is the caller."""
@@ -146,21 +146,25 @@ class _Reaper:
             if self._users:
                 return
             thread, self._thread = self._thread, None
-            self._calls.put(None)
+            calls, self._calls = self._calls, SimpleQueue()
+        calls.put(None)
         if thread is not None and thread is not threading.current_thread():
             thread.join(EXIT_S)
 
     def put(self, call: Callable[[], object]) -> None:
-        self._calls.put(call)
+        # Without a thread nobody has begun anything, and a closing kept here would keep its
+        # owner alive for ever.
+        if self._thread is not None:
+            self._calls.put(call)
 
-    def _serve(self) -> None:
-        calls = self._calls
-        while (call := calls.get()) is not None:
-            try:
-                call()
-            except Exception:
-                logger.exception("closing what was dropped failed")
-            del call
+
+def _close_each(calls: SimpleQueue[Callable[[], object] | None]) -> None:
+    while (call := calls.get()) is not None:
+        try:
+            call()
+        except Exception:
+            logger.exception("closing what was dropped failed")
+        del call
 
 
 _reaper = _Reaper()

@@ -23,12 +23,15 @@ class Lease:
     Every numpy array, tensor or DLPack capsule made from `np.asarray(lease)` keeps this object
     alive, however it is sliced or reshaped. It must not be an ndarray, a subclass of it or a
     memoryview: numpy collapses chains of array bases and would let the object die early.
+
+    It keeps the memory too, since the pool, which knows the block, may be gone before it.
     """
 
-    __slots__ = ("__array_interface__", "__weakref__")
+    __slots__ = ("__array_interface__", "__weakref__", "_memory")
 
-    def __init__(self, interface: dict[str, Any]) -> None:
+    def __init__(self, interface: dict[str, Any], memory: NDArray[np.uint8]) -> None:
         self.__array_interface__ = interface
+        self._memory = memory
 
 
 class _LeaseRef(weakref.ref[Lease]):
@@ -75,7 +78,8 @@ class Block:
                 "typestr": typestr,
                 "data": (self.address + offset_bytes, False),
                 "version": 3,
-            }
+            },
+            self.memory,
         )
         self._pool._track(lease, self)
         return np.asarray(lease)
