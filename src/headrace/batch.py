@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -16,6 +16,7 @@ from headrace.errors import IndexOutOfRangeError, UnknownColumnError
 
 if TYPE_CHECKING:
     from headrace.nesting import Nesting
+    from headrace.pick import PickKeys
 
 _SHOWN_COLUMNS = 8  # a repr is for reading
 
@@ -44,7 +45,6 @@ class Batch:
         step: Global step of the run.
         epoch: Epoch that the step belongs to.
         indices: Dataset index of each row, int64 `[rows]`.
-        pick_keys: The keys of the rows, one for each, for draws in a transform.
         weight: What the mean loss of this rank's rows is multiplied by, so that the plain mean
             over ranks is the mean over the rows of all ranks; 1.0 where rows are equal.
         mask: bool `[rows]`, False for rows of weight 0 (padding, masked bad samples); None
@@ -54,13 +54,13 @@ class Batch:
 
     __slots__ = (
         "__weakref__",
+        "_pick_keys",
         "columns",
         "epoch",
         "indices",
         "mask",
         "names",
         "num_rows",
-        "pick_keys",
         "step",
         "structure",
         "weight",
@@ -75,7 +75,7 @@ class Batch:
         epoch: int,
         num_rows: int,
         indices: NDArray[np.int64],
-        pick_keys: Any = None,
+        pick_keys: PickKeys | Callable[[], PickKeys] | None = None,
         weight: float = 1.0,
         mask: torch.Tensor | None = None,
         structure: Nesting | None = None,
@@ -88,10 +88,19 @@ class Batch:
         self.epoch = epoch
         self.num_rows = num_rows
         self.indices = indices
-        self.pick_keys = pick_keys
+        self._pick_keys = pick_keys
         self.weight = weight
         self.mask = mask
         self.structure = structure
+
+    @property
+    def pick_keys(self) -> PickKeys | None:
+        """The keys of the rows, one for each, for draws in a transform."""
+        keys = self._pick_keys
+        if callable(keys):
+            # Most batches are never asked, and making keys costs as much as making the batch.
+            keys = self._pick_keys = keys()
+        return keys
 
     def __iter__(self) -> Iterator[Any]:
         """Give the columns, not their names."""

@@ -7,7 +7,6 @@ import torch
 from headrace.batch import Batch
 from headrace.build.builder import Transform, with_result
 from headrace.build.content import content_digest
-from headrace.pick import PickKeys
 
 
 class Landing:
@@ -47,9 +46,12 @@ class Landing:
         landed = batch.to(self.device)
         if self._transform is None:
             return landed
-        keys: PickKeys = batch.pick_keys
-        return with_result(landed, self._transform(landed, keys))
+        assert batch.pick_keys is not None
+        return with_result(landed, self._transform(landed, batch.pick_keys))
 
     def digest(self, batch: Batch) -> int:
         """Hash a landed batch, 0 where not asked for."""
-        return content_digest(batch, batch.pick_keys.slot) if self.with_content else 0
+        if not self.with_content:
+            return 0
+        assert batch.pick_keys is not None
+        return content_digest(batch, batch.pick_keys.slot)

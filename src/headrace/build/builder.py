@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -86,7 +87,6 @@ class Finish:
     ) -> tuple[Batch, int]:
         columns = collate_names(columns, self.names)
         rows = span.rows(position)
-        keys = self.keys(span, position)
         indices = span.picks.sample[rows]
         mask = None
         if substitution is not None and substitution.bad_rows:
@@ -100,12 +100,12 @@ class Finish:
             epoch=span.epochs[position],
             num_rows=columns.num_rows,
             indices=indices,
-            pick_keys=keys,
+            pick_keys=partial(self.keys, span, position),
             mask=mask,
             structure=columns.structure,
         )
         if self.transform is not None:
-            batch = self._transformed(batch, keys)
+            batch = self._transformed(batch, self.keys(span, position))
         if not self.with_content:
             return batch, 0
         return batch, content_digest(batch, span.picks.slot[rows])
