@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.datasets.gather import LARGEST_VIEW_BYTES, RowGather
 
 LIMITS = pytest.mark.parametrize("limit", [LARGEST_VIEW_BYTES, 0], ids=["one view", "one by one"])
+
+
+@pytest.fixture(autouse=True, params=[1, 2], ids=["by torch", "by numpy"], scope="module")
+def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The caller's thread may use torch's threads or not; both ways copy the same rows."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
 
 
 @LIMITS
