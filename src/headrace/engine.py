@@ -17,7 +17,7 @@ from headrace.build.bulk import BulkBuilder
 from headrace.build.opaque import OpaqueBuilder
 from headrace.build.opened import OpenedDataset, use_one_torch_thread
 from headrace.build.samples import Getter, SampleBuilder, SampleTransform
-from headrace.build.stateful import SkippingBuilder, StatefulBuilder
+from headrace.build.stateful import PlannedBuilder, SkippingBuilder, StatefulBuilder
 from headrace.collate import Collator
 from headrace.config import MAX_PREFETCH, auto_prefetch, poisons_blocks
 from headrace.datasets.dataset import BatchDataset, BulkDataset
@@ -225,7 +225,7 @@ class Engine:
         builder = self._builder_for(self._dataset, finish, hop)
         if settings.stateful:
             builder = StatefulBuilder(builder, settings.stateful)
-        return builder
+        return PlannedBuilder(builder)
 
     def _builder_for(self, dataset: Any, finish: Finish, hop: Hop | None) -> Builder:
         settings = self.settings

@@ -37,6 +37,7 @@ class Span:
         epochs: Epoch of each step.
         first_steps: Global step at which the epoch of each step begins.
         digests: Pick digest of each step.
+        failure: Why the one step of this span has no picks, or no size.
     """
 
     steps: range
@@ -45,6 +46,7 @@ class Span:
     epochs: list[int]
     first_steps: list[int]
     digests: list[int]
+    failure: Exception | None = None
 
     @property
     def num_rows(self) -> int:
@@ -67,6 +69,13 @@ class Window:
     first_steps: list[int]
     digests: list[int]
     step_bytes: list[int]
+    failure: Exception | None = None
+
+    @staticmethod
+    def failed(step: int, failure: Exception) -> Window:
+        """Give a window of one step that cannot be worked out."""
+        steps = range(step, step + 1)
+        return Window(steps, Picks.joined([]), [0, 0], [0], [step], [0], [0], failure)
 
     def span(self, steps: range) -> Span:
         """Cut out some of the steps."""
@@ -79,6 +88,7 @@ class Window:
             self.epochs[a:b],
             self.first_steps[a:b],
             self.digests[a:b],
+            self.failure,
         )
 
 
@@ -145,7 +155,20 @@ class Order:
         return self.work_out(range(step, step + 1)).span(range(step, step + 1))
 
     def work_out(self, steps: range) -> Window:
-        """Give the window of some steps; pure, from any thread."""
+        """Give the window of some steps; pure, from any thread.
+
+        An error of the sampler or of sizes belongs to one step, and those before it must still
+        be delivered: the window is then of the first step alone, and has a failure if that one
+        cannot be worked out.
+        """
+        try:
+            return self._work_out(steps)
+        except Exception as error:  # noqa: BLE001 - the consumer raises it at the step
+            if len(steps) > 1:
+                return self.work_out(steps[:1])
+            return Window.failed(steps.start, error)
+
+    def _work_out(self, steps: range) -> Window:
         picks = self.sampler.picks(steps, self._slots)
         marks = np.searchsorted(picks.step, np.arange(steps.start, steps.stop + 1))
         epochs, first_steps = self._epochs(steps)

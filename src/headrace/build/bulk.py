@@ -238,90 +238,79 @@ class BulkBuilder(Builder):
     # -- both twins ----------------------------------------------------------------------
 
     def build_blocking(self, span: Span) -> list[Built]:
-        shelf = self._shelf(span.picks.sample)
-        read = attempt(
-            self._dataset.read_into_blocking,
-            span.picks.sample,
-            shelf.out(),
-            self._row_numbers(span.num_rows),
-        )
-        if read is None:
-            return self._hand_out(span, shelf)
-        shelf.let_go()
-        return [self._build_alone_blocking(span, at) for at in range(len(span.steps))]
+        read = self._read_blocking(span.picks.sample)
+        built = None if isinstance(read, Raised) else self._hand_out(span, read)
+        if built is None:
+            return [self._build_alone_blocking(span, at) for at in range(len(span.steps))]
+        return built
 
     async def build(self, span: Span) -> list[Built]:
-        shelf = self._shelf(span.picks.sample)
-        try:
-            read = await attempt_awaited(
-                self._dataset.read_into,
-                span.picks.sample,
-                shelf.out(),
-                self._row_numbers(span.num_rows),
-            )
-        except BaseException:
-            shelf.let_go()
-            raise
-        if read is None:
-            return await self.off_loop(self._hand_out, span, shelf)
-        shelf.let_go()
-        return [await self._build_alone(span, at) for at in range(len(span.steps))]
+        read = await self._read(span.picks.sample)
+        built = (
+            None if isinstance(read, Raised) else await self.off_loop(self._hand_out, span, read)
+        )
+        if built is None:
+            return [await self._build_alone(span, at) for at in range(len(span.steps))]
+        return built
 
     def _build_alone_blocking(self, span: Span, position: int) -> Built:
         """Build one step by itself, after a fault somewhere in its span."""
         substitution = self.finish.substitution(span, position)
         while True:
-            samples = indices_of(substitution.samples)
-            shelf = self._shelf(samples)
-            read = attempt(
-                self._dataset.read_into_blocking,
-                samples,
-                shelf.out(),
-                self._row_numbers(len(samples)),
-            )
-            built = self._settle(span, position, substitution, shelf, read)
+            read = self._read_blocking(indices_of(substitution.samples))
+            built = self._settle(span, position, substitution, read)
             if built is not None:
                 return built
 
     async def _build_alone(self, span: Span, position: int) -> Built:
         substitution = self.finish.substitution(span, position)
         while True:
-            samples = indices_of(substitution.samples)
-            shelf = self._shelf(samples)
-            try:
-                read = await attempt_awaited(
-                    self._dataset.read_into,
-                    samples,
-                    shelf.out(),
-                    self._row_numbers(len(samples)),
-                )
-            except BaseException:
-                shelf.let_go()
-                raise
-            built = await self.off_loop(self._settle, span, position, substitution, shelf, read)
+            read = await self._read(indices_of(substitution.samples))
+            built = await self.off_loop(self._settle, span, position, substitution, read)
             if built is not None:
                 return built
+
+    def _read_blocking(self, samples: NDArray[np.int64]) -> Shelf | Raised:
+        """Read samples onto a fresh shelf, which is given up where that fails."""
+        shelf = attempt(self._shelf, samples)
+        if isinstance(shelf, Raised):
+            return shelf
+        numbers = self._row_numbers(len(samples))
+        read = attempt(self._dataset.read_into_blocking, samples, shelf.out(), numbers)
+        if not isinstance(read, Raised):
+            return shelf
+        shelf.let_go()
+        return read
+
+    async def _read(self, samples: NDArray[np.int64]) -> Shelf | Raised:
+        shelf = attempt(self._shelf, samples)
+        if isinstance(shelf, Raised):
+            return shelf
+        numbers = self._row_numbers(len(samples))
+        try:
+            read = await attempt_awaited(self._dataset.read_into, samples, shelf.out(), numbers)
+        except BaseException:
+            shelf.let_go()
+            raise
+        if not isinstance(read, Raised):
+            return shelf
+        shelf.let_go()
+        return read
 
     # -- the pure parts ------------------------------------------------------------------
 
     def _settle(
-        self,
-        span: Span,
-        position: int,
-        substitution: Substitution,
-        shelf: Shelf,
-        read: Raised | None,
+        self, span: Span, position: int, substitution: Substitution, read: Shelf | Raised
     ) -> Built | None:
         """Finish a step, fail it, or give None when it is to be read again."""
-        if read is None:
-            made = attempt(self._deliver, shelf)
+        if not isinstance(read, Raised):
+            made = attempt(self._deliver, read)
             if isinstance(made, Raised):
                 return self.finish.failed(span, position, made.error)
             rows = slice(0, len(substitution.samples))
             built = self._finish_step(span, position, made, rows, substitution)
             made.let_go()
             return built
-        shelf.let_go()
         if not isinstance(read.error, RowErrors):
             return self.finish.failed(span, position, read.error)
         for row, error in sorted(read.error.errors.items()):
@@ -330,10 +319,11 @@ class BulkBuilder(Builder):
                 return self.finish.failed(span, position, error, index)
         return None
 
-    def _hand_out(self, span: Span, shelf: Shelf) -> list[Built]:
+    def _hand_out(self, span: Span, shelf: Shelf) -> list[Built] | None:
+        """Finish the steps of a span; None when rows of it cannot be delivered."""
         made = shelf if self._delivered is None else attempt(self._deliver, shelf)
         if isinstance(made, Raised):
-            return [self.finish.failed(span, at, made.error) for at in range(len(span.steps))]
+            return None
         built = [self._finish_step(span, at, made, span.rows(at)) for at in range(len(span.steps))]
         made.let_go()
         return built

@@ -1,4 +1,4 @@
-"""Builders around builders: stateful user objects, and steps that the user skips."""
+"""Builders around builders: stateful user objects, and steps that are not built at all."""
 
 from __future__ import annotations
 
@@ -58,6 +58,19 @@ class StatefulBuilder(_Around):
         for one in built:
             one.nested = {role: held.state_dict() for role, held in self._objects.items()}
         return built
+
+
+class PlannedBuilder(_Around):
+    """Fails the steps that have no plan, each when the consumer reaches it."""
+
+    def build_blocking(self, span: Span) -> list[Built]:
+        return self._unplanned(span) or self.inner.build_blocking(span)
+
+    async def build(self, span: Span) -> list[Built]:
+        return self._unplanned(span) or await self.inner.build(span)
+
+    def _unplanned(self, span: Span) -> list[Built] | None:
+        return None if span.failure is None else [self.finish.failed(span, 0, span.failure)]
 
 
 class SkippingBuilder(_Around):
