@@ -170,6 +170,8 @@ class Loader:
         )
         self._base = base
         self.fingerprint = self.dataset.fingerprint()
+        self._stateful = _stateful(data, collate, sample_transform, transform)
+        self._identity = identity_of(self.seed, base, self.fingerprint, self._stateful)
         content = History(0) if content_digest else None
         self._position = Position(
             base,
@@ -177,7 +179,6 @@ class Loader:
             (base.num_samples,),
             Cursor(0, History(0), content),
         )
-        self._stateful = _stateful(data, collate, sample_transform, transform)
         self._engine = Engine(
             self.dataset,
             self._settings(
@@ -387,7 +388,7 @@ class Loader:
             ValueError: `after` is not among the last 256 batches taken.
         """
         cursor = self._cursor if after is None else self._cursor_after(after)
-        return compose(self._position, cursor, self._identity())
+        return compose(self._position, cursor, self._identity)
 
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
         """Go on where a state was saved, also in another process.
@@ -402,8 +403,9 @@ class Loader:
             StateError: The state is of another run; every field that differs is named.
         """
         self._check_usable()
-        position = restore(state, self._identity(), self._base, allow, self._landing.with_content)
+        position = restore(state, self._identity, self._base, allow, self._landing.with_content)
         self._close_stream("a state was loaded")
+        self._drop_kept()
         self._engine.set_skips(position.skips)
         self._position = position
         self._cursor = position.cursor
@@ -421,11 +423,7 @@ class Loader:
         Raises:
             StateError: What was delivered is not what this loader delivers.
         """
-        position = restore(state, self._identity(), self._base, ("global_batch", "dataset"))
-        return verify(state, position.sampler)
-
-    def _identity(self) -> Any:
-        return identity_of(self.seed, self._base, self.fingerprint)
+        return verify(state, self._identity, self._base)
 
     def _cursor_after(self, batch: Batch) -> Cursor:
         wanted = batch.step + 1

@@ -142,13 +142,14 @@ def test_a_generator_state_crosses_processes_as_json() -> None:
     sampler = TorchSampler(RandomSampler(DATA, generator=seeded(3)), 23, 5)
     state = json.loads(json.dumps(sampler.epoch_state(6)))
     other = TorchSampler(RandomSampler(DATA, generator=seeded(99)), 23, 5)
-    epochs(other, [0, 6])
+    own = epochs(other, [0, 6])
 
-    other.restore_epoch(6, state)
+    restored = other.restored(6, state)
 
-    assert epochs(other, [7, 6, 9]) == epochs(sampler, [7, 6, 9])
+    assert epochs(restored, [7, 6, 9]) == epochs(sampler, [7, 6, 9])
     with pytest.raises(ConfigError, match="epoch 6 or later, where the restored state begins"):
-        epochs(other, [5])
+        epochs(restored, [5])
+    assert epochs(other, [0, 6]) == own
 
 
 def test_only_a_sampler_with_its_own_generator_has_a_state() -> None:
@@ -158,7 +159,7 @@ def test_only_a_sampler_with_its_own_generator_has_a_state() -> None:
 
     assert sampler.epoch_state(3) == []
     with pytest.raises(ConfigError, match="a state of each of 0 generators, got 1"):
-        sampler.restore_epoch(3, state)
+        sampler.restored(3, state)
 
 
 @pytest.mark.parametrize(
