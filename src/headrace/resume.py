@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -10,38 +11,37 @@ import numpy as np
 
 from headrace.errors import ConfigError, StateError
 from headrace.samplers.sampler import Sampler
+from headrace.saved_state import SavedState, read_state
 from headrace.state import (
     FORMAT_VERSION,
-    BadSample,
     Cursor,
     History,
     Identity,
     Schedule,
-    check_version,
     differences,
     order_check,
     pick_hashes,
-    schedule_from_json,
+    plain_json,
     step_digests,
 )
 
 ALLOWED = ("dataset", "global_batch")
 # A state stays near a kilobyte, so it names this many bad samples and counts the rest.
 LISTED_BAD_SAMPLES = 8
-# Steps whose picks `verify` works out at once.
+# Rows whose picks `verify` works out at once.
 _VERIFY_ROWS = 1 << 16
 
 
 @runtime_checkable
 class Replayed(Protocol):
-    """A sampler whose epochs are drawn from a generator of the user's."""
+    """A sampler whose epochs are drawn from something that changes with each of them."""
 
     def epoch_state(self, epoch: int) -> list[str]:
         """Give what an epoch starts from."""
         ...
 
-    def restore_epoch(self, epoch: int, state: list[str]) -> None:
-        """Let an epoch start from what `epoch_state` gave."""
+    def restored(self, epoch: int, state: Sequence[str]) -> Sampler:
+        """Give the sampler with an epoch that starts from what `epoch_state` gave."""
         ...
 
 
@@ -64,16 +64,29 @@ class Position:
     skips: frozenset[int] = frozenset()
 
 
-def identity_of(seed: int, sampler: Sampler, dataset: Mapping[str, Any]) -> Identity:
-    """Give the facts that a state must agree with; sizes are left to the schedule."""
-    facts = dict(sampler.fingerprint())
+def identity_of(
+    seed: int, sampler: Sampler, dataset: Mapping[str, Any], roles: Collection[str] = ()
+) -> Identity:
+    """Give the facts that a state must agree with; sizes are left to the schedule.
+
+    Args:
+        seed: Seed of the loader.
+        sampler: Its order from step 0.
+        dataset: Fingerprint of the dataset.
+        roles: Names of the stateful user objects.
+
+    Raises:
+        ConfigError: A fingerprint is no JSON.
+    """
+    facts = plain_json("the sampler", sampler.fingerprint())
     facts.pop("global_batch", None)
     facts.pop("num_samples", None)
-    return Identity(seed, sampler.global_batch_size, facts, dataset)
+    dataset = plain_json("the dataset", dataset)
+    return Identity(seed, sampler.global_batch_size, facts, dataset, tuple(sorted(roles)))
 
 
 def compose(position: Position, cursor: Cursor, identity: Identity) -> dict[str, Any]:
-    """Give the state as of a cursor, as plain JSON."""
+    """Give the state as of a cursor, as plain JSON that shares nothing with the loader."""
     sampler, step = position.sampler, cursor.next_step
     epoch, in_epoch = _locate(sampler, step)
     state: dict[str, Any] = {
@@ -81,7 +94,7 @@ def compose(position: Position, cursor: Cursor, identity: Identity) -> dict[str,
         "next_step": step,
         "epoch": epoch,
         "step_in_epoch": in_epoch,
-        **identity.to_json(),
+        **deepcopy(identity.to_json()),
         "schedule": [list(piece) for piece in position.schedule],
         "data_revisions": list(position.revisions),
         "order_check": _order_check(sampler, step),
@@ -98,7 +111,7 @@ def compose(position: Position, cursor: Cursor, identity: Identity) -> dict[str,
         listed = [bad.to_json() for bad in cursor.bad]
         state["bad_samples"] = {"count": cursor.bad_samples, "last": listed}
     if cursor.nested:
-        state["nested"] = dict(cursor.nested)
+        state["nested"] = deepcopy(dict(cursor.nested))
     return state
 
 
@@ -109,7 +122,7 @@ def restore(
     allow: Collection[str] = (),
     with_content: bool = False,
 ) -> Position:
-    """Give the position that a state describes, for a loader of this identity.
+    """Give the position that a state describes, for a loader of this identity; changes nothing.
 
     Args:
         state: What `compose` gave.
@@ -123,81 +136,99 @@ def restore(
         StateError: Fields differ that are not allowed to; it names each with both values.
         ConfigError: The sampler cannot change its schedule that way.
     """
-    unknown = set(allow) - set(ALLOWED)
-    if unknown:
-        raise ConfigError("allow", f"some of {ALLOWED}", sorted(unknown))
-    check_version(state)
-    found = differences(state, identity, allow)
-    if found:
-        raise StateError(found, _cure(found))
-    step = int(state["next_step"])
-    schedule, revisions = _schedule(state, identity, sampler)
-    if isinstance(sampler, Replayed):
-        _restore_replayed(sampler, state)
-    before = _under(sampler, schedule, revisions)
-    _check_order(before, step, str(state["order_check"]))
-    schedule, revisions = _changed(schedule, revisions, step, identity, sampler, allow)
-    bad = state.get("bad_samples", {"count": 0, "last": []})
-    content = state.get("content")
-    cursor = Cursor(
-        next_step=step,
-        history=History.from_json(state["history"]),
-        content=(History.from_json(content) if content else History(step))
-        if with_content
-        else None,
-        bad=tuple(BadSample(*each) for each in bad["last"]),
-        bad_samples=int(bad["count"]),
-        nested=dict(state.get("nested", {})),
-    )
+    saved = _compared(state, identity, sampler, allow)
+    step = saved.next_step
+    sampler = _at_epoch(sampler, saved)
+    _check_place(_as_it_was(sampler, saved), saved)
+    schedule, revisions = _changed(saved, identity, sampler, allow)
     under = _under(sampler, schedule, revisions)
-    return Position(under, schedule, revisions, cursor, frozenset(state.get("skips", ())))
+    _check_goes_on(under, saved, identity)
+    content = (saved.content or History(step)) if with_content else None
+    cursor = Cursor(
+        step, saved.history, content, saved.bad.last, saved.bad.count, deepcopy(saved.nested)
+    )
+    return Position(under, schedule, revisions, cursor, saved.skips)
 
 
-def verify(state: Mapping[str, Any], sampler: Sampler) -> int:
+def verify(state: Mapping[str, Any], identity: Identity, sampler: Sampler) -> int:
     """Replay the history of a state by arithmetic and compare the digests.
 
     Args:
         state: The state.
-        sampler: The order under the state's own schedule.
+        identity: The loader that delivered, or one like it.
+        sampler: Its order from step 0.
 
     Returns:
         How many steps were replayed.
 
     Raises:
-        StateError: The picks delivered were not those of this sampler.
+        StateError: The picks delivered were not those of this loader.
     """
-    check_version(state)
-    history = History.from_json(state["history"])
-    last = int(state["next_step"])
-    skips = set(state.get("skips", ()))
-    at_once = max(1, _VERIFY_ROWS // max(1, sampler.global_batch_size))
-    replayed = History(history.from_step)
-    for first in range(history.from_step, last, at_once):
-        for step, digest in _digests(sampler, range(first, min(first + at_once, last))):
-            if step not in skips:
-                replayed = replayed.plus(digest)
-    if replayed != history:
+    saved = _compared(state, identity, sampler, ALLOWED)
+    at_epoch = _at_epoch(sampler, saved)
+    _check_place(_as_it_was(at_epoch, saved), saved)
+    first, last = saved.history.from_step, saved.next_step
+    # A sampler that was set to the epoch of the state cannot draw those before it.
+    began_before = first < last and _locate(sampler, first)[0] < saved.epoch
+    order = _as_it_was(sampler if began_before else at_epoch, saved)
+    replayed = _replayed(order, range(first, last), saved.skips)
+    if replayed != saved.history:
         raise StateError(
-            {"history": (history.to_json()["digest"], replayed.to_json()["digest"])},
+            {"history": (saved.history.to_json()["digest"], replayed.to_json()["digest"])},
             "The batches delivered so far were not those that this loader would deliver.",
         )
-    return last - history.from_step
+    return last - first
 
 
-def _restore_replayed(sampler: Replayed, state: Mapping[str, Any]) -> None:
-    if isinstance(sampler, Sampler) and sampler.resume == "none":
-        raise StateError(
-            {"resume": ("none", "seek or replay")},
-            "Nothing makes this sampler yield an epoch again: give it a generator, or say "
-            "replayable=True if it yields the same for the same set_epoch.",
-        )
-    sampler.restore_epoch(int(state["epoch"]), list(state.get("sampler_epoch", [])))
+def _replayed(order: Sampler, steps: range, skips: Collection[int]) -> History:
+    history = History(steps.start)
+    at_once = max(1, _VERIFY_ROWS // max(1, order.global_batch_size))
+    for first in range(steps.start, steps.stop, at_once):
+        for step, digest in _digests(order, range(first, min(first + at_once, steps.stop))):
+            if step not in skips:
+                history = history.plus(digest)
+    return history
 
 
 def _digests(sampler: Sampler, steps: range) -> list[tuple[int, int]]:
     picks = sampler.picks(steps)
     ends = np.searchsorted(picks.step, np.arange(steps.start, steps.stop + 1))
     return list(zip(steps, step_digests(pick_hashes(picks), ends), strict=True))
+
+
+def _compared(
+    state: Any, identity: Identity, sampler: Sampler, allow: Collection[str]
+) -> SavedState:
+    """Give the fields of a state that is of this loader."""
+    unknown = set(allow) - set(ALLOWED)
+    if unknown:
+        raise ConfigError("allow", f"some of {ALLOWED}", sorted(unknown))
+    saved = read_state(state)
+    found = differences(saved.facts, identity, allow)
+    samples = saved.revisions[saved.schedule[-1][2]]
+    if "dataset" not in allow and sampler.num_samples != samples:
+        found["sampler/num_samples"] = (samples, sampler.num_samples)
+    if tuple(sorted(saved.nested)) != identity.roles:
+        found["nested"] = (sorted(saved.nested), list(identity.roles))
+    if found:
+        raise StateError(found, _cure(found))
+    if sampler.resume == "none":
+        raise StateError(
+            {"resume": ("none", "seek or replay")},
+            "Nothing makes this sampler yield an epoch again: give it a generator, or say "
+            "replayable=True if it yields the same for the same set_epoch.",
+        )
+    return saved
+
+
+def _at_epoch(sampler: Sampler, saved: SavedState) -> Sampler:
+    if not isinstance(sampler, Replayed):
+        return sampler
+    try:
+        return sampler.restored(saved.epoch, saved.sampler_epoch)
+    except ConfigError as error:
+        found = {"sampler_epoch": (saved.sampler_epoch, error.wanted)}
+        raise StateError(found, "The state is of another sampler.") from error
 
 
 def _locate(sampler: Sampler, step: int) -> tuple[int, int]:
@@ -214,33 +245,29 @@ def _order_check(sampler: Sampler, next_step: int) -> str:
     return order_check(sampler.picks(range(next_step - 1, next_step)))
 
 
-def _check_order(sampler: Sampler, step: int, theirs: str) -> None:
-    ours = _order_check(sampler, step)
-    if ours != theirs:
+def _check_place(sampler: Sampler, saved: SavedState) -> None:
+    """Check that the step lies where the state says, and that the one before held its picks."""
+    try:
+        place = _locate(sampler, saved.next_step)
+        check = _order_check(sampler, saved.next_step)
+    except (ValueError, ArithmeticError, MemoryError) as error:
+        damaged = {"next_step": (saved.next_step, f"no such step: {error}")}
+        raise StateError(damaged, "The state is damaged.") from error
+    if place != (saved.epoch, saved.step_in_epoch):
+        found = {"epoch and step_in_epoch": ((saved.epoch, saved.step_in_epoch), place)}
+        raise StateError(found, "The state is damaged.")
+    if check != saved.order_check:
         raise StateError(
-            {"order_check": (theirs, ours)},
-            f"The picks of step {step - 1} are not those that were delivered.",
+            {"order_check": (saved.order_check, check)},
+            f"The picks of step {saved.next_step - 1} are not those that were delivered.",
         )
 
 
-def _schedule(
-    state: Mapping[str, Any], identity: Identity, sampler: Sampler
-) -> tuple[Schedule, tuple[int, ...]]:
-    default = [[0, identity.global_batch, 0]]
-    schedule = schedule_from_json(state.get("schedule", default))
-    revisions = tuple(int(n) for n in state.get("data_revisions", [sampler.num_samples]))
-    return schedule, revisions
-
-
 def _changed(
-    schedule: Schedule,
-    revisions: tuple[int, ...],
-    step: int,
-    identity: Identity,
-    sampler: Sampler,
-    allow: Collection[str],
+    saved: SavedState, identity: Identity, sampler: Sampler, allow: Collection[str]
 ) -> tuple[Schedule, tuple[int, ...]]:
     """Append a piece where the loader has another batch size or other data than the state."""
+    schedule, revisions = saved.schedule, saved.revisions
     _, batch, revision = schedule[-1]
     if "dataset" in allow and sampler.num_samples != revisions[revision]:
         if sampler.num_samples < revisions[revision]:
@@ -248,12 +275,29 @@ def _changed(
             raise StateError(found, "Data may be appended, not taken away.")
         revisions = (*revisions, sampler.num_samples)
         revision = len(revisions) - 1
-    piece = (step, identity.global_batch, revision)
+    piece = (saved.next_step, identity.global_batch, revision)
     if piece[1:] == (batch, schedule[-1][2]):
         return schedule, revisions
-    kept = tuple(each for each in schedule if each[0] < step)
+    kept = tuple(each for each in schedule if each[0] < saved.next_step)
     # A change before the first step leaves nothing to keep.
     return (*kept, piece) if kept else ((0, *piece[1:]),), revisions
+
+
+def _check_goes_on(sampler: Sampler, saved: SavedState, identity: Identity) -> None:
+    """Check that there is a next step under a changed schedule."""
+    try:
+        _locate(sampler, saved.next_step)
+    except ValueError as error:
+        found = {"global_batch": (saved.facts["global_batch"], identity.global_batch)}
+        raise StateError(found, f"{error}.") from error
+
+
+def _as_it_was(sampler: Sampler, saved: SavedState) -> Sampler:
+    """Give the order under which a state was saved."""
+    try:
+        return _under(sampler, saved.schedule, saved.revisions)
+    except ConfigError as error:
+        raise StateError({"schedule": (list(saved.schedule), error.wanted)}) from error
 
 
 def _under(sampler: Sampler, schedule: Schedule, revisions: tuple[int, ...]) -> Sampler:
@@ -266,6 +310,6 @@ def _under(sampler: Sampler, schedule: Schedule, revisions: tuple[int, ...]) -> 
 def _cure(found: Mapping[str, tuple[Any, Any]]) -> str:
     if all(name == "global_batch" for name in found):
         return 'To go on with the new batch size: load_state_dict(state, allow={"global_batch"}).'
-    if all(name.startswith("dataset/") for name in found):
+    if all(name.startswith("dataset/") or name == "sampler/num_samples" for name in found):
         return 'If data was only appended: load_state_dict(state, allow={"dataset"}).'
     return "Make the loader as it was when the state was saved."

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import StateError
+from headrace.errors import ConfigError
 from headrace.pick import Picks
 
 FORMAT_VERSION = 1
@@ -65,10 +64,18 @@ def step_digests(hashes: NDArray[np.uint64], ends: NDArray[np.int64]) -> list[in
     return [int(digest) for digest in (at[1:] - at[:-1]).tolist()]
 
 
-def digest_of(facts: Any) -> str:
-    """Give 16 hex digits that identify JSON facts."""
-    text = json.dumps(facts, sort_keys=True, separators=(",", ":")).encode()
-    return hashlib.blake2b(text, digest_size=8).hexdigest()
+def plain_json(what: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Give facts as they come back from JSON, so that they equal those of a saved state.
+
+    Raises:
+        ConfigError: They are no JSON.
+    """
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(facts))
+    except (TypeError, ValueError) as error:
+        wanted = f"JSON facts of {what}"
+        raise ConfigError("fingerprint", wanted, facts, f"{error}.") from error
+    return plain
 
 
 class History(NamedTuple):
@@ -88,11 +95,6 @@ class History(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Give JSON facts."""
         return {"from_step": self.from_step, "digest": f"{self.digest:016x}"}
-
-    @staticmethod
-    def from_json(facts: Mapping[str, Any]) -> History:
-        """Read what `to_json` gave."""
-        return History(int(facts["from_step"]), int(str(facts["digest"]), 16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +158,17 @@ class Identity:
         global_batch: Rows of a full global batch now.
         sampler: Fingerprint of the sampler, without its sizes (those are in the schedule).
         dataset: Fingerprint of the dataset.
+        roles: Names of the stateful user objects, sorted.
     """
 
     seed: int
     global_batch: int
     sampler: Mapping[str, Any]
     dataset: Mapping[str, Any]
+    roles: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Give JSON facts."""
+        """Give JSON facts, without the roles: a state has those as its nested states."""
         return {
             "seed": self.seed,
             "global_batch": self.global_batch,
@@ -193,7 +197,7 @@ def differences(
             continue
         theirs = state.get(name)
         if isinstance(value, dict) and isinstance(theirs, Mapping):
-            for key in sorted(value.keys() | theirs.keys()):
+            for key in sorted(value.keys() | theirs.keys(), key=str):
                 if theirs.get(key) != value.get(key):
                     found[f"{name}/{key}"] = (theirs.get(key), value.get(key))
         elif theirs != value:
@@ -201,34 +205,7 @@ def differences(
     return found
 
 
-def check_version(state: Mapping[str, Any]) -> None:
-    """Refuse what is not a state of this format.
-
-    Raises:
-        StateError: It has another version, or lacks fields.
-    """
-    if not isinstance(state, Mapping) or "version" not in state:
-        raise StateError({"version": (None, FORMAT_VERSION)}, "This is no state of a Loader.")
-    if state["version"] != FORMAT_VERSION:
-        raise StateError(
-            {"version": (state["version"], FORMAT_VERSION)},
-            "It was written by another version of headrace.",
-        )
-    wanted = ("next_step", "seed", "global_batch", "sampler", "dataset", "order_check", "history")
-    missing = {name: (None, "required") for name in wanted if name not in state}
-    if missing:
-        raise StateError(missing, "The state is incomplete.")
-    step = state["next_step"]
-    if not isinstance(step, int) or step < 0:
-        raise StateError({"next_step": (step, "a step from 0 on")})
-
-
 def order_check(picks: Picks) -> str:
     """Give the digest of the global picks of one step, in order."""
     total = step_digests(pick_hashes(picks), np.array([0, len(picks)]))[0]
     return f"{total:016x}"
-
-
-def schedule_from_json(pieces: Sequence[Sequence[int]]) -> Schedule:
-    """Read the schedule of a state."""
-    return tuple((int(a), int(b), int(c)) for a, b, c in pieces)

@@ -22,9 +22,9 @@ class EpochPlans(Generic[P]):
         lock: Held while a plan is made; hold it to touch what making a plan touches.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lock: Lock | None = None) -> None:
         self._plans: dict[Any, P] = {}
-        self.lock = Lock()
+        self.lock = Lock() if lock is None else lock
 
     def get(self, key: Any, make: Callable[[], P]) -> P:
         """Give the plan of a key (an epoch, or an epoch and what else decides its plan)."""
@@ -37,10 +37,6 @@ class EpochPlans(Generic[P]):
             # The last asked for goes to the end, so that the other is the one to leave.
             self._plans[key] = plan = self._plans.pop(key)
             return plan
-
-    def forget(self) -> None:
-        """Drop all plans, under the lock."""
-        self._plans.clear()
 
     def __reduce__(self) -> tuple[type[EpochPlans[P]], tuple[()]]:
         return EpochPlans, ()

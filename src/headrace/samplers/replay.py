@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from itertools import islice
 from typing import Any
 
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
 from headrace.rng import Stream, derive
+from headrace.samplers.epoch_starts import generators_of, states_of
 from headrace.samplers.fingerprints import digest_of_array
 from headrace.samplers.sampler import Resume
 
-# Epochs whose generator state is kept besides the first one; about 5 KB each.
+# Epochs whose start is kept besides the first one; about 7 KB each for a generator.
 _STATES_KEPT = 8
 
 Convert = Callable[[int, list[Any]], NDArray[np.int64]]
@@ -24,16 +25,18 @@ Convert = Callable[[int, list[Any]], NDArray[np.int64]]
 class Replay:
     """Lists of a torch sampler by epoch. Not thread-safe; its owner asks under a lock.
 
-    There are four kinds of iterables:
+    There are five kinds of iterables:
         1. It accepts a generator and has none: it is given one of `derive`, stream 109, for
            each epoch, so any epoch can be drawn at once.
         2. It has a generator of its own: the generator's state is noted where an epoch starts,
            and the epochs before one are drawn to reach it.
         3. It is steady, or hears of the epoch by `set_epoch`: it is drawn as it is.
-        4. Nothing is known of it: as 3, but a state cannot promise the same order.
+        4. It has none of these, but `state_dict` and `load_state_dict`: as 2. (The state of one
+           that hears of epochs is left alone: it may say how far the epoch was read.)
+        5. Nothing is known of it: as 3, but a state cannot promise the same order.
 
     Attributes:
-        resume: "replay", or "none" for the fourth kind.
+        resume: "replay", or "none" for the fifth kind.
     """
 
     def __init__(self, iterable: Any, seed: int, replayable: bool | None) -> None:
@@ -42,12 +45,15 @@ class Replay:
         self._seed = seed
         self._chain = list(_chain_of(iterable))
         self._holders = [part for part in self._chain if hasattr(part, "generator")]
-        self._own = [part.generator for part in self._holders if part.generator is not None]
-        self._states: dict[int, list[Any]] = {}
+        self._own = generators_of(self._holders)
+        self._states: dict[int, list[str]] = {}
         self._digests: dict[int, str] = {}
-        if self._own:
-            self._states[0] = self._generator_states()
         known = bool(self._holders) or any(map(_is_steady, self._chain))
+        if not known:
+            self._own = states_of(self._chain)
+            known = bool(self._own)
+        if self._own:
+            self._states[0] = self._read()
         self.resume: Resume = "replay" if (known if replayable is None else replayable) else "none"
 
     def draw(self, epoch: int, most: int) -> list[Any]:
@@ -77,26 +83,29 @@ class Replay:
             )
 
     def state_at(self, epoch: int, most: int) -> list[str]:
-        """Give the states of its own generators where an epoch starts, as base64."""
+        """Give, as texts, what of its own an epoch starts from."""
         for earlier in range(self._nearest(epoch), epoch) if self._own else ():
             self._draw_one(earlier, most)
-        states = self._states.get(epoch, [])
-        return [base64.b64encode(state.numpy().tobytes()).decode() for state in states]
+        return list(self._states.get(epoch, ()))
 
-    def restore(self, epoch: int, states: Sequence[str]) -> None:
-        """Let an epoch start with these generator states; earlier ones can no longer be drawn.
+    def restored(self, epoch: int, states: Sequence[str]) -> Replay:
+        """Give a replay in which an epoch starts from these; earlier ones cannot be drawn.
 
         Raises:
-            ConfigError: There are not as many states as generators.
+            ConfigError: They are not as many as were noted, or cannot be gone back to.
         """
-        import torch
-
         if len(states) != len(self._own):
             wanted = f"a state of each of {len(self._own)} generators"
             raise ConfigError("sampler", wanted, len(states))
-        raw = [bytearray(base64.b64decode(state)) for state in states]
-        self._states = {epoch: [torch.frombuffer(state, dtype=torch.uint8) for state in raw]}
-        self._digests.clear()
+        other = copy(self)
+        other._states = {epoch: list(states)}
+        other._digests = {}
+        try:
+            other._write(epoch)
+        except Exception as error:
+            wanted = f"states that {self.name} gave"
+            raise ConfigError("sampler", wanted, f"others ({error})") from error
+        return other
 
     def _nearest(self, epoch: int) -> int:
         """Give the last epoch up to this one that can be drawn at once."""
@@ -112,9 +121,7 @@ class Replay:
         for part in self._chain:
             if hasattr(part, "set_epoch"):
                 part.set_epoch(epoch)
-        if self._own:
-            for generator, state in zip(self._own, self._states[epoch], strict=True):
-                generator.set_state(state)
+        self._write(epoch)
         drawn = self._with_given_generators(epoch, most)
         if self._own:
             self._note_start(epoch + 1)
@@ -136,13 +143,17 @@ class Replay:
     def _note_start(self, epoch: int) -> None:
         """Keep where an epoch starts, besides the first start and the last few noted."""
         self._states.pop(epoch, None)
-        self._states[epoch] = self._generator_states()
+        self._states[epoch] = self._read()
         first = min(self._states)
         for old in [start for start in self._states if start != first][:-_STATES_KEPT]:
             del self._states[old]
 
-    def _generator_states(self) -> list[Any]:
-        return [generator.get_state() for generator in self._own]
+    def _read(self) -> list[str]:
+        return [own.read() for own in self._own]
+
+    def _write(self, epoch: int) -> None:
+        for own, text in zip(self._own, self._states.get(epoch, ()), strict=True):
+            own.write(text)
 
 
 def _chain_of(iterable: Any) -> Iterator[Any]:

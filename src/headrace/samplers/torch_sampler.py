@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
+from copy import copy
 from dataclasses import dataclass
 from operator import index
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,18 +114,28 @@ class ListedSampler(Sampler):
         return self._plans.get(epoch, lambda: self._draw(epoch))
 
     def epoch_state(self, epoch: int) -> list[str]:
-        """Give what `restore_epoch` needs in another process; empty where it needs nothing.
+        """Give what `restored` needs in another process; empty where it needs nothing.
 
-        That is the state of the iterable's own generators where the epoch starts, in base64.
+        That is the state of the iterable's own generators where the epoch starts, as text; of
+        the iterable itself where that is all that it has.
         """
         with self._plans.lock:
             return self._replay.state_at(epoch, self._length)
 
-    def restore_epoch(self, epoch: int, state: list[str]) -> None:
-        """Let an epoch start from an `epoch_state`; earlier epochs can then not be asked for."""
+    def restored(self, epoch: int, state: Sequence[str]) -> Self:
+        """Give this sampler with an epoch that starts from an `epoch_state`.
+
+        Epochs before that one can then not be asked of it. Both samplers may be used.
+
+        Raises:
+            ConfigError: The state is not one of this sampler's.
+        """
+        other = copy(self)
         with self._plans.lock:
-            self._replay.restore(epoch, state)
-            self._plans.forget()
+            other._replay = self._replay.restored(epoch, state)
+        # Plans of their own, made under one lock: both draw from the same iterable.
+        other._plans = EpochPlans(self._plans.lock)
+        return other
 
     def _draw(self, epoch: int) -> EpochList:
         drawn = self._replay.draw(epoch, self._length)
