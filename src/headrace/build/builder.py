@@ -51,16 +51,7 @@ class Finish:
 
     def keys(self, span: Span, position: int) -> PickKeys:
         """Give the pick keys of one step of a span."""
-        picks = span.picks[span.rows(position)]
-        step = span.steps[position]
-        return PickKeys(
-            seed=self.seed,
-            epoch=span.epochs[position],
-            step_in_epoch=step - span.first_steps[position],
-            sample=picks.sample,
-            repeat=picks.repeat,
-            slot=picks.slot,
-        )
+        return _keys(self.seed, span, position)
 
     def substitution(self, span: Span, position: int) -> Substitution:
         """Begin to replace bad samples of one step."""
@@ -100,7 +91,8 @@ class Finish:
             epoch=span.epochs[position],
             num_rows=columns.num_rows,
             indices=indices,
-            pick_keys=partial(self.keys, span, position),
+            # Bound to the seed alone: a kept batch must not keep a loader and its dataset.
+            pick_keys=partial(_keys, self.seed, span, position),
             mask=mask,
             structure=columns.structure,
         )
@@ -133,6 +125,18 @@ class Finish:
         else:
             failure = sample_error(error, span.steps[position], index, where)
         return Built(failure=failure)
+
+
+def _keys(seed: int, span: Span, position: int) -> PickKeys:
+    picks = span.picks[span.rows(position)]
+    return PickKeys(
+        seed=seed,
+        epoch=span.epochs[position],
+        step_in_epoch=span.steps[position] - span.first_steps[position],
+        sample=picks.sample,
+        repeat=picks.repeat,
+        slot=picks.slot,
+    )
 
 
 def with_result(batch: Batch, value: object) -> Batch:
