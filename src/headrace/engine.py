@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from headrace.budget import Budget
 from headrace.build.bad_samples import BadSamplePolicy
@@ -25,18 +26,21 @@ from headrace.datasets.foreign import ThreadCopies
 from headrace.datasets.row_samples import BlockingRowSamples, WaitingRowSamples
 from headrace.errors import CannotStartThreadError, ClosedError
 from headrace.inline import InlineRun, PrivateLoop
+from headrace.loop_thread import LoopThread, Main
 from headrace.plan import Order, Plan, span_steps_for
-from headrace.reader import LoopThread, ReaderThreads, Run, top_frames
+from headrace.reader import ReaderThreads, Run, top_frames
 from headrace.ring.blocks import BlockPool
 from headrace.ring.grants import Grants
 from headrace.ring.ring import Ring
 from headrace.ring.slots import Slots
 from headrace.samplers.sampler import Sampler
-from headrace.threads import BlockingCalls, Reaping
+from headrace.threads import BlockingCalls, Reaping, at_exit, exit_left_s, join_all
+
+T = TypeVar("T")
 
 logger = logging.getLogger("headrace")
 
-# How long a closing loader waits for a reader that is inside a read or user code.
+# How long a closing loader waits for readers that are inside a read or user code, in all.
 JOIN_S = 5.0
 # Spans of a waiting dataset that are in flight at once share the ring among this many.
 WAITING_BUILDERS = 4
@@ -112,46 +116,50 @@ class Engine:
         self._share = budget.open_share("ring", 2 * self._builder.step_bytes)
         self._run: Run | InlineRun | None = None
         self.prefetch = settings.prefetch or auto_prefetch(self._builder.step_bytes)
+        at_exit(self._close_at_exit)
 
     # -- runs ----------------------------------------------------------------------------
 
     def start(self, sampler: Sampler, slots: slice, start: int, end: int | None) -> Run | InlineRun:
         """Start to read steps `[start, end)`; the run before is closed."""
-        if self.is_closed:
-            raise ClosedError("the loader is closed")
         self.close_run()
         builder = self._builder
         if self._skips:
             builder = SkippingBuilder(builder, self._skips)
         order = Order(sampler, slots, builder.bytes_of)
-        run: Run | InlineRun | None = self._start_readers(order, builder, start, end)
-        if run is None:
-            run = InlineRun(order, builder, self.opened, self._private_loop, start, end)
-        self._run = run
-        return run
+        if self._workers:
+            try:
+                return self._start_readers(self._make_run(order, builder, start, end))
+            except CannotStartThreadError as error:
+                logger.info("running as workers=0: %s", error)
+                self.close_run()
+                self._workers = 0
+        inline = InlineRun(order, builder, self.opened, self._private_loop, start, end)
+        self._become(inline)
+        return inline
 
-    def _start_readers(
-        self, order: Order, builder: Builder, start: int, end: int | None
-    ) -> Run | None:
-        """Have threads or the loop serve a run; None where there can be none."""
-        if not self._workers:
-            return None
-        run = self._make_run(order, builder, start, end)
-        try:
-            self._reaping.begin()
-            if self._builder.waits:
-                self._serve_on_loop(run)
-            else:
-                self._reader_threads().serve(run)
-        except CannotStartThreadError as error:
-            logger.info("running as workers=0: %s", error)
-            self._workers = 0
-            return None
+    def _become(self, run: Run | InlineRun) -> None:
+        """Make a run the one that `stop` closes, before anything serves it."""
+        with self._lock:
+            if self.is_closed:
+                raise ClosedError("the loader is closed")
+            self._run = run
+
+    def _start_readers(self, run: Run) -> Run:
+        """Have threads or the loop serve a run."""
+        self._become(run)
+        self._reaping.begin()
+        if self._builder.waits:
+            self._serve_on_loop(run)
+        else:
+            self._reader_threads().serve(run)
         return run
 
     def _make_run(self, order: Order, builder: Builder, start: int, end: int | None) -> Run:
         slots: Slots[Built] = Slots(start, self.prefetch, MAX_PREFETCH, end)
-        ring = Ring(slots, Grants(self.settings.ring_bytes, self._share))
+        # Two steps at least: one in the consumer's reach while the next is built.
+        bound_bytes = max(self.settings.ring_bytes, 2 * self._builder.step_bytes)
+        ring = Ring(slots, Grants(bound_bytes, self._share))
         builders = WAITING_BUILDERS if self._builder.waits else self._workers
         steps = span_steps_for(self._builder.step_bytes, self.prefetch, builders)
         if self.settings.is_serial:
@@ -159,25 +167,30 @@ class Engine:
         return Run(ring, Plan(ring, order, steps), builder)
 
     def _serve_on_loop(self, run: Run) -> None:
-        loop = self._loop_thread()
-        most_spans = 1 if self.settings.is_serial else None
+        opened, most_spans = self.opened, 1 if self.settings.is_serial else None
 
         async def serve() -> None:
-            await self.opened.open_loop()
+            await opened.open_loop()
             await run.build(most_spans)
 
-        run.cancel = loop.start(serve(), run.died)
+        run.cancel = self._loop_thread().start(serve, run.died)
 
     def close_run(self) -> None:
         """Stop the current run, if any. Does not wait."""
-        run, self._run = self._run, None
+        run = self._run
         if run is not None:
             run.close()
+            # Forgotten only once it is closed: an interrupt must not leave its readers parked.
+            with self._lock:
+                if self._run is run:
+                    self._run = None
 
     def wait_idle(self) -> None:
         """Block until nothing is being built; the current run must be closed."""
         if self._threads is not None:
             self._threads.wait_idle()
+        if self._loop is not None and not self._loop.has_ended:
+            self._loop.wait_idle()
 
     def set_skips(self, steps: Collection[int]) -> None:
         """Do not build these steps in runs that start from here on."""
@@ -195,18 +208,35 @@ class Engine:
         if not self._builder.waits:
             self.opened.open_here()
             return self._builder.build_blocking(span)[0]
-        built: list[Built] = self.call(self._build_awaited(span), "batch_at")
-        return built[0]
 
-    async def _build_awaited(self, span: Any) -> list[Built]:
-        await self.opened.open_loop()
-        return await self._builder.build(span)
+        async def build() -> list[Built]:
+            await self.opened.open_loop()
+            return await self._builder.build(span)
 
-    def call(self, coroutine: Any, what: str) -> Any:
-        """Run a coroutine to its end: on the engine's loop, or the private one at workers=0."""
-        if not self._workers:
-            return self._private_loop.call(coroutine, what)
-        return self._loop_thread().call(coroutine)
+        return self.call(build, "batch_at")[0]
+
+    def call(self, main: Main[T], what: str) -> T:
+        """Run a coroutine function to its end: on the engine's loop, or the private one."""
+        if self._workers:
+            try:
+                return self._loop_thread().call(main)
+            except CannotStartThreadError as error:
+                logger.info("running as workers=0: %s", error)
+                self._workers = 0
+        return self._private_loop.call(main, what)
+
+    def _await_blocking(self, awaitable: Any) -> Any:
+        """Wait on a builder's thread for what an async transform returned."""
+
+        async def wait() -> Any:
+            return await awaitable
+
+        try:
+            return self.call(wait, "an async transform")
+        finally:
+            # One that was refused must not be reported as never awaited.
+            if asyncio.iscoroutine(awaitable):
+                awaitable.close()
 
     # -- parts ---------------------------------------------------------------------------
 
@@ -219,7 +249,7 @@ class Engine:
             names=settings.names,
             transform=settings.transform,
             with_content=settings.with_content,
-            await_blocking=lambda coroutine: self.call(coroutine, "an async transform"),
+            await_blocking=self._await_blocking,
         )
         hop: Hop | None = self._hop if settings.workers else None
         builder = self._builder_for(self._dataset, finish, hop)
@@ -269,6 +299,8 @@ class Engine:
 
     def _reader_threads(self) -> ReaderThreads:
         with self._lock:
+            if self.is_closed:
+                raise ClosedError("the loader is closed")
             if self._threads is None:
                 self._threads = ReaderThreads(
                     self._workers, self.opened.open_on_reader, self.opened.close_here
@@ -279,7 +311,7 @@ class Engine:
         with self._lock:
             if self.is_closed:
                 raise ClosedError("the loader is closed")
-            if self._loop is None:
+            if self._loop is None or self._loop.has_ended:
                 self._loop = LoopThread()
             return self._loop
 
@@ -287,25 +319,36 @@ class Engine:
 
     def stop(self) -> None:
         """Tell everything to end, without waiting. Idempotent, from any thread."""
-        self.is_closed = True
+        with self._lock:
+            self.is_closed = True
         self.close_run()
         if self._threads is not None:
             self._threads.stop()
         if self._loop is not None:
-            self._loop.stop(self.opened.close_loop)
+            self._loop.stop(self._end_loop)
         self._share.close()
         self._reaping.end()
 
-    def close(self) -> None:
-        """End everything and join it; a reader stuck in a read is named and left behind."""
+    async def _end_loop(self) -> None:
+        """Close what was opened on the running loop, and the threads that it used."""
+        try:
+            await self.opened.close_loop()
+        except Exception:
+            logger.exception("closing the dataset failed")
+        await self._calls.aclose()
+
+    def close(self, timeout_s: float = JOIN_S) -> None:
+        """End everything and join it; readers stuck in a read are named and left behind.
+
+        Args:
+            timeout_s: How long they may take to end, all together.
+        """
+        deadline = time.monotonic() + timeout_s
         self.stop()
-        left: list[str] = []
-        if self._threads is not None:
-            left += self._threads.join(JOIN_S)
-        if self._loop is not None:
-            left += self._loop.join(JOIN_S)
-        self._calls.close(JOIN_S)
-        self._close_private()
+        left = join_all(self.threads(), timeout_s)
+        self._calls.close(max(0.0, deadline - time.monotonic()))
+        self._private_loop.close(self._end_loop)
+        self.opened.close_here()
         self.pool.clear()
         if left:
             logger.warning(
@@ -313,18 +356,21 @@ class Engine:
                 "; ".join(f"{name} at {line}" for name, line in self.top_frames().items()),
             )
 
-    async def close_here(self) -> None:
-        """Close what `workers=0` opened on the running loop."""
-        await self.opened.close_loop()
+    def _close_at_exit(self) -> None:
+        self.close(exit_left_s())
 
-    def _close_private(self) -> None:
-        if self._builder.waits and not self.settings.workers:
-            try:
-                asyncio.get_running_loop()
-            except RuntimeError:
-                self._private_loop.call(self.opened.close_loop(), "close")
-        self._private_loop.close()
+    async def aclose(self) -> None:
+        """Do as `close` without blocking the running loop, and close what was opened on it."""
+        await self._end_loop()
         self.opened.close_here()
+        if not self.threads():
+            self.close()
+            return
+        closer = BlockingCalls(1, "close")
+        try:
+            await closer.run(self.close)
+        finally:
+            await closer.aclose()
 
     def threads(self) -> list[threading.Thread]:
         """Give the threads that are alive."""

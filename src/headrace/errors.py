@@ -223,6 +223,16 @@ class ClosedError(HeadraceError, RuntimeError):
     """The loader, stream, ring or source is closed."""
 
 
+class SecondConsumerError(HeadraceError, RuntimeError):
+    """A batch was asked for while another thread or task waits for one of the same stream."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another thread or task is already waiting for a batch of this stream. One consumer "
+            "at a time: hand the batches on from it."
+        )
+
+
 class ForkedError(HeadraceError, RuntimeError):
     """A live loader or stream was used in a forked child."""
 

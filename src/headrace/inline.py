@@ -3,47 +3,121 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from headrace.build.builder import Builder
 from headrace.build.built import Built
 from headrace.build.opened import OpenedDataset
-from headrace.errors import LoopRunningError
+from headrace.errors import CannotStartThreadError, ClosedError, LoopRunningError
 from headrace.plan import Order
 from headrace.ring.ring import EndOfRun
+from headrace.threads import start_thread
 
 T = TypeVar("T")
 
 
 class PrivateLoop:
-    """An event loop that runs only while its owner blocks on a coroutine."""
+    """An event loop that runs only while a thread blocks on a coroutine.
+
+    One call at a time; others wait for it. A loop that is dropped unclosed is closed as it is.
+    """
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
+        self._running = threading.Lock()
+        self._task: asyncio.Task[Any] | None = None
+        self._is_closed = False
 
-    def call(self, coroutine: Coroutine[Any, Any, T], what: str) -> T:
-        """Run a coroutine to its end on the calling thread.
+    @property
+    def is_used(self) -> bool:
+        """Whether it has run anything that may be open on it."""
+        return self._runner is not None
+
+    def call(self, main: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
+        """Run a coroutine function to its end on the calling thread.
 
         Raises:
             LoopRunningError: A loop runs in this thread already.
+            ClosedError: Another thread closed this one, before or meanwhile.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            coroutine.close()
+        if _is_loop_running():
             raise LoopRunningError(what)
-        if self._runner is None:
-            self._runner = asyncio.Runner()
-        return self._runner.run(coroutine)
+        with self._running:
+            if self._is_closed:
+                raise ClosedError("the loader is closed")
+            if self._runner is None:
+                self._runner = asyncio.Runner()
+            try:
+                return self._runner.run(self._watched(main))
+            except asyncio.CancelledError:
+                if self._is_closed:
+                    raise ClosedError("the loader was closed meanwhile") from None
+                raise
 
-    def close(self) -> None:
-        """End the loop."""
+    async def _watched(self, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        self._task = asyncio.current_task()
+        try:
+            # `close` sets the one, then reads the other, so one of the two sees it.
+            if self._is_closed:
+                raise asyncio.CancelledError
+            return await main()
+        finally:
+            self._task = None
+
+    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Cancel what runs, run one last coroutine function, end the loop. Idempotent.
+
+        From user code that runs on this very loop, the loop is left to be dropped.
+        """
+        self._is_closed = True
+        task = self._task
+        if task is not None:
+            cancel_from_outside(task)
+            if _is_loop_running() and asyncio.get_running_loop() is task.get_loop():
+                return
+        with self._running:
+            runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        if _is_loop_running():
+            _end_aside(runner, last)
+        else:
+            _end(runner, last)
+
+    def __del__(self) -> None:
+        # In any thread, under any lock: nothing may run on the loop here.
         if self._runner is not None:
-            self._runner.close()
-            self._runner = None
+            self._runner.get_loop().close()
+
+
+def _end(runner: asyncio.Runner, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with runner:
+        runner.run(last())
+
+
+def _end_aside(runner: asyncio.Runner, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """End a loop while another runs in this thread: one thread runs one loop at a time."""
+    try:
+        start_thread(lambda: _end(runner, last), "headrace-close").join()
+    except CannotStartThreadError:
+        runner.get_loop().close()
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def cancel_from_outside(task: asyncio.Task[Any]) -> None:
+    """Cancel a task from any thread; one whose loop has closed is gone."""
+    with contextlib.suppress(RuntimeError):
+        task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 class InlineRun:
@@ -74,43 +148,58 @@ class InlineRun:
         self._opened = opened
         self._private_loop = private_loop
         self._is_closed = False
+        self._blocking: asyncio.Task[Any] | None = None
 
     def take_blocking(self, stalled: Callable[[float], None], stall_s: float) -> Built:
         """Build the next step on the calling thread."""
-        if self._builder.waits:
-            return self._private_loop.call(self.take(stalled, stall_s), "a blocking take")
-        return self._take_here()
+        if not self._builder.waits:
+            return self._take_here()
+
+        async def take() -> Built:
+            self._blocking = asyncio.current_task()
+            try:
+                return await self.take(stalled, stall_s)
+            finally:
+                self._blocking = None
+
+        try:
+            return self._private_loop.call(take, "a blocking take")
+        except (asyncio.CancelledError, ClosedError):
+            if self._is_closed:
+                raise EndOfRun from None
+            raise
 
     async def take(self, stalled: Callable[[float], None], stall_s: float) -> Built:
         """Build the next step in the calling task."""
         if not self._builder.waits:
+            # Nothing here waits, but the consumer's loop must turn: for its other tasks, and so
+            # that time-outs and cancellation reach this one.
+            await asyncio.sleep(0)
             return self._take_here()
         self._check_open()
         late = asyncio.get_running_loop().call_later(stall_s, stalled, stall_s)
         try:
             await self._opened.open_loop()
-            span = self._order.window(self.next_step, self.end).span(self._steps())
-            built = (await self._builder.build(span))[0]
+            return (await self._builder.build(self._span()))[0]
         finally:
             late.cancel()
-        self.next_step += 1
-        return built
 
     def _take_here(self) -> Built:
         self._check_open()
         self._opened.open_here()
-        span = self._order.window(self.next_step, self.end).span(self._steps())
-        built = self._builder.build_blocking(span)[0]
-        self.next_step += 1
-        return built
+        return self._builder.build_blocking(self._span())[0]
 
-    def _steps(self) -> range:
-        return range(self.next_step, self.next_step + 1)
+    def _span(self) -> Any:
+        step = self.next_step
+        return self._order.window(step, self.end).span(range(step, step + 1))
 
     def _check_open(self) -> None:
         if self._is_closed or (self.end is not None and self.next_step >= self.end):
             raise EndOfRun
 
     def close(self) -> None:
-        """Build no more."""
+        """Build no more; a blocking take that waits on another thread ends."""
         self._is_closed = True
+        task = self._blocking
+        if task is not None:
+            cancel_from_outside(task)

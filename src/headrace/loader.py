@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import os
+import threading
 import warnings
 import weakref
 from collections import deque
@@ -50,7 +50,7 @@ from headrace.samplers.sampler import Sampler
 from headrace.state import Cursor, History
 from headrace.stats import LoaderStats
 from headrace.stream import BatchStream, Steps
-from headrace.threads import at_exit, reap
+from headrace.threads import reap
 
 logger = logging.getLogger("headrace")
 
@@ -192,10 +192,10 @@ class Loader:
         self._epoch_set: int | None = None
         self._kept: Steps | None = None
         self._stream: weakref.ref[BatchStream] | None = None
+        self._beginning = threading.Lock()
         self._counts = LoaderStats()
-        self._finalizer = weakref.finalize(self, reap, self._engine.stop)
+        self._finalizer = weakref.finalize(self, _drop, self._engine, self._pid)
         self._finalizer.atexit = False
-        at_exit(self._engine.close)
         self._note_dropped()
 
     def _settings(
@@ -440,6 +440,10 @@ class Loader:
     def begin(self, stream: BatchStream) -> Steps:
         """Start the reading of a stream at its first take. For `BatchStream`."""
         self._check_usable()
+        with self._beginning:
+            return self._begin(stream)
+
+    def _begin(self, stream: BatchStream) -> Steps:
         if self._stream is None or self._stream() is not stream:
             raise ClosedError("this stream was closed when another one was opened")
         kept, self._kept = self._kept, None
@@ -476,7 +480,7 @@ class Loader:
             cursor = self._with_bad(cursor, built)
         content = cursor.content
         nested = cursor.nested if built.nested is None else built.nested
-        self._cursor = Cursor(
+        cursor = Cursor(
             step + 1,
             cursor.history.plus(built.pick_digest),
             None if content is None else content.plus(content_digest),
@@ -484,10 +488,13 @@ class Loader:
             cursor.bad_samples,
             nested,
         )
-        self._cursors.append(self._cursor)
+        self._cursors.append(cursor)
         counts.batches += 1
         counts.rows += batch.num_rows
         counts.waited(wait_s, is_first)
+        # Last, with no call until the caller has the batch: Python handles signals at calls, so
+        # an interrupt finds the step either not taken or delivered.
+        self._cursor = cursor
         return batch
 
     def _with_bad(self, cursor: Cursor, built: Built) -> Cursor:
@@ -731,8 +738,9 @@ class Loader:
         """Do as `close`, and close what `workers=0` opened on the running loop."""
         if os.getpid() != self._pid:
             return
-        await self._engine.close_here()
-        await asyncio.to_thread(self.close)
+        self._close_stream("the loader was closed")
+        self._drop_kept()
+        await self._engine.aclose()
 
     def __enter__(self) -> Loader:
         return self
@@ -769,6 +777,12 @@ class Loader:
 
 
 _KNOBS = frozenset(inspect.signature(Loader.__init__).parameters) - {"self", "data", "batch_size"}
+
+
+def _drop(engine: Engine, pid: int) -> None:
+    """Have the engine of a dropped loader stopped, unless it belongs to a parent process."""
+    if os.getpid() == pid:
+        reap(engine.stop)
 
 
 def _remade(data: Any, batch_size: int | None, knobs: dict[str, Any]) -> Loader:

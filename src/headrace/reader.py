@@ -1,29 +1,38 @@
-"""Readers: the threads, and the loop in a thread of its own, that build claimed spans."""
+"""Readers: what builds claimed spans, on threads or on an event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
 
 from headrace.build.builder import Builder
 from headrace.build.built import Built
-from headrace.errors import ClosedError, HeadraceError, ReaderDiedError, WouldWait
+from headrace.errors import (
+    CannotStartThreadError,
+    ClosedError,
+    HeadraceError,
+    ReaderDiedError,
+    WouldWait,
+)
 from headrace.plan import Plan, Span
 from headrace.ring.ring import Ring
 from headrace.threads import start_thread
 
-T = TypeVar("T")
+logger = logging.getLogger("headrace")
+
+# A consumer that always finds its batch ready would never let its event loop turn.
+TAKES_PER_TURN = 16
 
 
 class Run:
     """One stretch of steps being read: its ring, plan and builder. Holds no thread.
 
     Attributes:
-        next_step: The step that the consumer takes next.
+        next_step: The step that the consumer takes next; moved on by whoever accepts it.
         end: First step not to be read; None for an endless run.
         cancel: Stops whatever serves the run beyond closing its ring.
     """
@@ -35,6 +44,7 @@ class Run:
         self.next_step = ring.slots.next_to_take
         self.end = ring.slots.end
         self.cancel: Callable[[], None] | None = None
+        self._takes = 0
 
     # -- the consumer --------------------------------------------------------------------
 
@@ -62,6 +72,9 @@ class Run:
     async def take(self, stalled: Callable[[float], None], stall_s: float) -> Built:
         """Do as `take_blocking`, awaiting on any running loop. Cancelling loses nothing."""
         ring = self.ring
+        self._takes += 1
+        if self._takes % TAKES_PER_TURN == 0:
+            await asyncio.sleep(0)
         while True:
             try:
                 step, built = ring.take_nowait()
@@ -80,7 +93,6 @@ class Run:
                 f"an interrupt fell into the taking of step {self.next_step}, whose batch is "
                 "gone. Begin a new stream: it starts at that step."
             )
-        self.next_step = step + 1
         return built
 
     def close(self) -> None:
@@ -117,10 +129,21 @@ class Run:
 
     async def _build_span(self, span: Span, gate: asyncio.Semaphore | None) -> None:
         try:
-            self._fill(span, await self.builder.build(span))
+            self._fill(span, await self._built(span))
         finally:
             if gate is not None:
                 gate.release()
+
+    async def _built(self, span: Span) -> list[Built]:
+        try:
+            return await self.builder.build(span)
+        except asyncio.CancelledError as error:
+            # We cancel only what is closed. User code may cancel any task of the loop: its
+            # steps would then never be filled, and the consumer would wait for ever.
+            if self.ring.slots.is_closed:
+                raise
+            finish = self.builder.finish
+            return [finish.failed(span, at, error) for at in range(len(span.steps))]
 
     async def _claimable(self) -> bool:
         loop = asyncio.get_running_loop()
@@ -143,6 +166,8 @@ class Run:
 
     def died(self, error: BaseException) -> None:
         """Let the consumer meet an error of a reader itself."""
+        if self.ring.slots.is_closed:
+            return
         if isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, HeadraceError | MemoryError):
@@ -171,7 +196,9 @@ class ReaderThreads:
         self._count = threads
         self._open_here = open_here
         self._close_here = close_here
-        self._changed = threading.Condition()
+        # Entered directly: an interrupt can fall between `Condition.__enter__` and its `with`.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._run: Run | None = None
         self._busy = 0
         self._is_stopped = False
@@ -181,37 +208,42 @@ class ReaderThreads:
         """Make a run the current one; threads start with the first.
 
         Raises:
-            CannotStartThreadError: None could be started.
+            CannotStartThreadError: None could be started. If some could, they do the work.
         """
-        with self._changed:
+        with self._lock:
             self._run = run
             self._changed.notify_all()
-        while len(self.threads) < self._count:
-            name = f"headrace-reader-{len(self.threads)}"
-            self.threads.append(start_thread(self._serve, name))
+        while len(self.threads) < self._count and not self._is_stopped:
+            try:
+                self._add(start_thread(self._serve, f"headrace-reader-{len(self.threads)}"))
+            except CannotStartThreadError as error:
+                if not self.threads:
+                    raise
+                logger.info("reading with %d threads: %s", len(self.threads), error)
+                self._count = len(self.threads)
+
+    def _add(self, thread: threading.Thread) -> None:
+        """Count a thread in; it does so too, in case its starter was interrupted."""
+        with self._lock:
+            if thread not in self.threads:
+                self.threads.append(thread)
 
     def wait_idle(self) -> None:
         """Block until no thread builds; the current run must be closed or complete."""
-        with self._changed:
+        with self._lock:
             self._run = None
             while self._busy:
                 self._changed.wait()
 
     def stop(self) -> None:
         """Let every thread end after the span it is building. Does not wait."""
-        with self._changed:
+        with self._lock:
             self._is_stopped = True
             self._run = None
             self._changed.notify_all()
 
-    def join(self, timeout_s: float) -> list[str]:
-        """Wait for the threads; give the names of those that are still busy after the time."""
-        for thread in self.threads:
-            if thread is not threading.current_thread():
-                thread.join(timeout_s)
-        return [thread.name for thread in self.threads if thread.is_alive()]
-
     def _serve(self) -> None:
+        self._add(threading.current_thread())
         last: Run | None = None
         is_open = False
         try:
@@ -228,10 +260,16 @@ class ReaderThreads:
                     self._rest()
         finally:
             if is_open:
-                self._close_here()
+                self._close_quietly()
+
+    def _close_quietly(self) -> None:
+        try:
+            self._close_here()
+        except Exception:
+            logger.exception("closing the dataset for a reader thread failed")
 
     def _next_run(self, last: Run | None) -> Run | None:
-        with self._changed:
+        with self._lock:
             while True:
                 if self._is_stopped:
                     return None
@@ -241,110 +279,9 @@ class ReaderThreads:
                 self._changed.wait()
 
     def _rest(self) -> None:
-        with self._changed:
+        with self._lock:
             self._busy -= 1
             self._changed.notify_all()
-
-
-class LoopThread:
-    """An event loop in a thread of its own, so that a busy consumer never holds up reads."""
-
-    def __init__(self, name: str = "headrace-loop") -> None:
-        self._loop = asyncio.new_event_loop()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        try:
-            self.thread = start_thread(self._serve, name)
-        except BaseException:
-            self._loop.close()
-            raise
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        finally:
-            self._loop.close()
-
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and block for its result; not from the loop itself.
-
-        An interrupt of the caller cancels the coroutine.
-        """
-        if threading.current_thread() is self.thread:
-            coroutine.close()
-            raise RuntimeError("this call would wait for its own event loop")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def start(
-        self, coroutine: Coroutine[Any, Any, None], on_error: Callable[[BaseException], None]
-    ) -> Callable[[], None]:
-        """Start a task on the loop; gives a function that cancels it, from any thread."""
-        holder: list[asyncio.Task[None]] = []
-        cancelled = threading.Event()
-
-        async def guarded() -> None:
-            try:
-                await coroutine
-            except asyncio.CancelledError:
-                raise
-            except BaseException as error:  # noqa: BLE001 - the consumer raises it
-                on_error(error)
-
-        def begin() -> None:
-            if cancelled.is_set():
-                coroutine.close()
-                return
-            task = self._loop.create_task(guarded())
-            holder.append(task)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-        def cancel() -> None:
-            cancelled.set()
-            self._post(lambda: [task.cancel() for task in holder])
-
-        if not self._post(begin):
-            coroutine.close()
-            raise ClosedError("the event loop of this loader is closed")
-        return cancel
-
-    def _post(self, call: Callable[[], object]) -> bool:
-        try:
-            self._loop.call_soon_threadsafe(call)
-        except RuntimeError:
-            return False
-        return True
-
-    def stop(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
-        """Cancel every task, run one last coroutine, end the loop. Does not wait."""
-
-        async def finish() -> None:
-            for task in list(self._tasks):
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            try:
-                if last is not None:
-                    await last()
-            finally:
-                self._loop.stop()
-
-        def begin() -> None:
-            task = self._loop.create_task(finish())
-            self._finish = task
-
-        self._post(begin)
-
-    def join(self, timeout_s: float) -> list[str]:
-        """Wait for the thread; give its name if it is still busy after the time."""
-        if threading.current_thread() is not self.thread:
-            self.thread.join(timeout_s)
-        return [self.thread.name] if self.thread.is_alive() else []
 
 
 def top_frames(threads: list[threading.Thread]) -> dict[str, str]:

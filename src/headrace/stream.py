@@ -11,13 +11,19 @@ from typing import Protocol
 
 from headrace.batch import Batch
 from headrace.build.built import Built
-from headrace.errors import ClosedError, ForkedError
+from headrace.errors import ClosedError, ForkedError, LoopRunningError, SecondConsumerError
 from headrace.ring.ring import EndOfRun
 from headrace.threads import reap
 
 
 class Steps(Protocol):
-    """Finished steps in order, wherever they are built."""
+    """Finished steps in order, wherever they are built.
+
+    Attributes:
+        next_step: The step that a take gives. A take does not move it: the stream does, once
+            the step is accepted, so that an interrupt between the two cannot lose a step.
+        end: First step that is not built; None for an endless run.
+    """
 
     next_step: int
     end: int | None
@@ -93,17 +99,18 @@ class BatchStream:
 
     def __next__(self) -> Batch:
         while (steps := self._ready()) is not None:
-            step = steps.next_step
             began = time.perf_counter()
             try:
                 built = steps.take_blocking(self._stalled, self._owner.stall_s)
             except EndOfRun:
                 self._lost()
                 break
+            except (LoopRunningError, SecondConsumerError):
+                raise  # the caller's mistake; the stream is as it was
             except Exception:
                 self.close()
                 raise
-            batch = self._accept(step, built, began)
+            batch = self._accept(steps, built, began)
             if batch is not None:
                 return batch
         raise StopIteration
@@ -113,17 +120,18 @@ class BatchStream:
 
     async def __anext__(self) -> Batch:
         while (steps := self._ready()) is not None:
-            step = steps.next_step
             began = time.perf_counter()
             try:
                 built = await steps.take(self._stalled, self._owner.stall_s)
             except EndOfRun:
                 self._lost()
                 break
+            except SecondConsumerError:
+                raise  # the caller's mistake; the stream is as it was
             except Exception:
                 self.close()
                 raise
-            batch = self._accept(step, built, began)
+            batch = self._accept(steps, built, began)
             if batch is not None:
                 return batch
         raise StopAsyncIteration
@@ -138,18 +146,27 @@ class BatchStream:
             return None
         steps = self._steps
         if steps is None:
-            steps = self._steps = self._owner.begin(self)
-            self._finalizer = weakref.finalize(self, reap, steps.close)
-            self._finalizer.atexit = False
+            steps = self._begin()
         if self.until is not None and steps.next_step >= self.until:
             self._end()
             self._owner.complete(self, steps)
             return None
         return steps
 
-    def _accept(self, step: int, built: Built, began: float) -> Batch | None:
+    def _begin(self) -> Steps:
+        steps = self._steps = self._owner.begin(self)
+        self._finalizer = weakref.finalize(self, _drop, steps, self._pid)
+        self._finalizer.atexit = False
+        # `close` notes the end before it looks for the steps, so one of the two sees it.
+        if self._is_ended:
+            steps.close()
+        return steps
+
+    def _accept(self, steps: Steps, built: Built, began: float) -> Batch | None:
+        step = steps.next_step
         is_first, self._is_first = self._is_first, False
         try:
+            steps.next_step = step + 1
             return self._owner.accept(step, built, time.perf_counter() - began, is_first)
         except BaseException:
             self.close()
@@ -168,10 +185,15 @@ class BatchStream:
             self.close()
 
     def close(self) -> None:
-        """Stop the reading at once; batches not taken are dropped. Idempotent, any thread."""
+        """Stop the reading at once; batches not taken are dropped. Idempotent, any thread.
+
+        A loop over the stream that is under way then ends.
+        """
+        self._is_ended = True
         steps = self._steps
         self._end()
-        if steps is not None:
+        # In a forked child the locks may be held by threads that do not exist there.
+        if steps is not None and os.getpid() == self._pid:
             steps.close()
 
     async def aclose(self) -> None:
@@ -222,3 +244,9 @@ class BatchStream:
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("a BatchStream cannot be pickled; save loader.state_dict() instead")
+
+
+def _drop(steps: Steps, pid: int) -> None:
+    """Have the steps of a dropped stream closed, unless they belong to a parent process."""
+    if os.getpid() == pid:
+        reap(steps.close)

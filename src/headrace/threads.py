@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import MethodType
@@ -28,8 +28,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger("headrace")
 
-# A blocking call that hangs (a dead network disk) delays the exit of a program by this much.
-EXIT_S = 5.0
+# What hangs (a dead network disk, user code) delays the exit of a program by this much in all.
+# Whoever presses Ctrl-C waits for it, and 5 s is what people bear.
+EXIT_S = 3.0
 
 
 def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
@@ -46,6 +47,23 @@ def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
     except RuntimeError as error:
         raise CannotStartThreadError(name, str(error)) from error
     return thread
+
+
+def join_all(threads: Iterable[threading.Thread], timeout_s: float | None) -> list[str]:
+    """Wait for threads to be gone, the caller's own left out.
+
+    Args:
+        threads: Threads that were told to end.
+        timeout_s: How long all of them together may take; None waits for them.
+
+    Returns:
+        Names of those that are still busy after that.
+    """
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    others = [thread for thread in threads if thread is not threading.current_thread()]
+    for thread in others:
+        thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+    return [thread.name for thread in others if thread.is_alive()]
 
 
 class _Hooks:
@@ -89,8 +107,18 @@ def at_fork(reset: Callable[[], object]) -> None:
     _at_fork.add(reset)
 
 
+_exit_ends: float | None = None
+
+
+def exit_left_s() -> float:
+    """Give what is left of EXIT_S at exit, which all closers share; EXIT_S before that."""
+    return EXIT_S if _exit_ends is None else max(0.0, _exit_ends - time.monotonic())
+
+
 def _close_all() -> None:
     """Run every closer, also after one failed; the first error is then reported by atexit."""
+    global _exit_ends
+    _exit_ends = time.monotonic() + EXIT_S
     first: Exception | None = None
     for close in _at_exit.take():
         try:
@@ -149,7 +177,7 @@ class _Reaper:
             calls, self._calls = self._calls, SimpleQueue()
         calls.put(None)
         if thread is not None and thread is not threading.current_thread():
-            thread.join(EXIT_S)
+            thread.join(exit_left_s())
 
     def put(self, call: Callable[[], object]) -> None:
         # Without a thread nobody has begun anything, and a closing kept here would keep its
@@ -275,7 +303,7 @@ class BlockingCalls:
         return crew
 
     def _close_at_exit(self) -> None:
-        self.close(EXIT_S)
+        self.close(exit_left_s())
 
     async def _run(self, call: Callable[[], T], on_cancel: Callable[[], None]) -> T:
         waiting = _Call(call, asyncio.get_running_loop())
@@ -428,10 +456,7 @@ class _Crew:
 
     def join(self, timeout_s: float | None) -> None:
         """Wait for the threads to be gone, at most `timeout_s` for all of them."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        for thread in self.threads:
-            if thread is not threading.current_thread():
-                thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        join_all(self.threads, timeout_s)
 
     def _start(self) -> None:
         """Start one more thread; where that fails, those that run serve alone."""

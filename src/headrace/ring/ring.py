@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from headrace.errors import ClosedError, WouldWait
+from headrace.errors import SecondConsumerError, WouldWait
 from headrace.ring.grants import Grants
 from headrace.ring.slots import Slots
 
@@ -203,7 +203,7 @@ class Ring(Generic[T]):
             # A loop that was closed under its waiting task will never wake it: drop it.
             waiter = self._waiter = None
         if waiter is not None or self._gate is not None:
-            raise ClosedError("another consumer is already waiting for this stream")
+            raise SecondConsumerError
 
     def _is_ready(self) -> bool:
         slots = self.slots

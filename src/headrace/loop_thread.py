@@ -1,0 +1,179 @@
+"""The event loop of a loader, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+from headrace.errors import ClosedError
+from headrace.threads import start_thread
+
+T = TypeVar("T")
+
+Main = Callable[[], Coroutine[Any, Any, T]]
+
+
+class _Job:
+    """A coroutine on the loop, and who hears of its early end."""
+
+    def __init__(self, main: Main[None], on_error: Callable[[BaseException], object]) -> None:
+        self.main = main
+        self.on_error = on_error
+        self.is_cancelled = False
+        self.task: asyncio.Task[None] | None = None
+
+
+class LoopThread:
+    """An event loop in a thread of its own, so that a busy consumer never holds up reads.
+
+    Whoever waits for something on the loop hears of its end: also when the loop is stopped
+    first, or dies of an exception that ends programs (SystemExit in a callback of user code).
+
+    Attributes:
+        has_ended: Whether the loop runs nothing any more.
+    """
+
+    def __init__(self, name: str = "headrace-loop") -> None:
+        self.has_ended = False
+        self._loop = asyncio.new_event_loop()
+        self._jobs: set[_Job] = set()
+        self._is_stopping = False
+        self._cause: BaseException = ClosedError("the loader was closed")
+        self._last: asyncio.Task[None] | None = None
+        try:
+            self.thread = start_thread(self._serve, name)
+        except BaseException:
+            self._loop.close()
+            raise
+
+    # -- from any thread -----------------------------------------------------------------
+
+    def call(self, main: Main[T]) -> T:
+        """Run a coroutine function on the loop and block for its result; not from the loop.
+
+        An interrupt of the caller cancels the coroutine.
+
+        Raises:
+            ClosedError: The loop was stopped before the coroutine ended.
+        """
+        if threading.current_thread() is self.thread:
+            raise RuntimeError("this call would wait for its own event loop")
+        future: Future[T] = Future()
+
+        async def run() -> None:
+            future.set_result(await main())
+
+        cancel = self.start(run, future.set_exception)
+        try:
+            return future.result()
+        except BaseException:
+            cancel()
+            raise
+
+    def start(
+        self, main: Main[None], on_error: Callable[[BaseException], object]
+    ) -> Callable[[], None]:
+        """Start a coroutine function on the loop.
+
+        Args:
+            main: What to run.
+            on_error: Told, on the loop's thread, what it raised; a cancellation that was asked
+                for is told as a ClosedError.
+
+        Returns:
+            A function that cancels it, from any thread.
+
+        Raises:
+            ClosedError: The loop has ended.
+        """
+        job = _Job(main, on_error)
+        self._jobs.add(job)
+        # The loop notes its end before it tells its jobs, so one of the two sees this one.
+        if self.has_ended or not self._post(partial(self._begin, job)):
+            self._jobs.discard(job)
+            raise ClosedError("the event loop of this loader is closed")
+        return partial(self._cancel, job)
+
+    def wait_idle(self) -> None:
+        """Block until all that was cancelled has ended."""
+        self.call(self._until_cancelled_ended)
+
+    def stop(self, last: Main[None]) -> None:
+        """Cancel every task, run one last coroutine function, end the loop. Does not wait."""
+
+        def begin() -> None:
+            self._last = self._loop.create_task(self._finish(last))
+
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._post(begin)
+
+    def _cancel(self, job: _Job) -> None:
+        job.is_cancelled = True
+        self._post(lambda: job.task and job.task.cancel())
+
+    def _post(self, call: Callable[[], object]) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            return False
+        return True
+
+    # -- on the loop ---------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits
+            self._cause = error
+        self._is_stopping = self.has_ended = True
+        try:
+            self._loop.run_until_complete(self._cancel_others())
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        finally:
+            self._loop.close()
+            # Those that had not begun; the others have told their end themselves.
+            for job in list(self._jobs):
+                job.on_error(self._cause)
+
+    def _begin(self, job: _Job) -> None:
+        if job.is_cancelled or self._is_stopping:
+            self._jobs.discard(job)
+            job.on_error(self._cause)
+        else:
+            job.task = self._loop.create_task(self._run(job))
+
+    async def _run(self, job: _Job) -> None:
+        try:
+            await job.main()
+        except asyncio.CancelledError as error:
+            was_asked_for = job.is_cancelled or self._is_stopping
+            job.on_error(self._cause if was_asked_for else error)
+            raise
+        except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+            job.on_error(error)
+        finally:
+            self._jobs.discard(job)
+
+    async def _until_cancelled_ended(self) -> None:
+        tasks = [job.task for job in self._jobs if job.is_cancelled and job.task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _finish(self, last: Main[None]) -> None:
+        try:
+            await self._cancel_others()
+            await last()
+        finally:
+            self._loop.stop()
+
+    async def _cancel_others(self) -> None:
+        """End every other task: ours, and those that user code left running."""
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
