@@ -6,15 +6,16 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from headrace.budget import Budget
 from headrace.build.bad_samples import BadSamplePolicy
 from headrace.build.builder import Builder, Finish, Hop, Transform
 from headrace.build.built import Built
 from headrace.build.bulk import BulkBuilder
+from headrace.build.nested import NestedStates
 from headrace.build.opaque import OpaqueBuilder
 from headrace.build.opened import OpenedDataset, use_one_torch_thread
 from headrace.build.samples import Getter, SampleBuilder, SampleTransform
@@ -46,18 +47,6 @@ JOIN_S = 5.0
 WAITING_BUILDERS = 4
 
 
-class Stateful(Protocol):
-    """A user object whose state goes into the loader's state."""
-
-    def state_dict(self) -> Mapping[str, Any]:
-        """Give JSON facts."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go back to a state."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What the engine needs to know of a loader's knobs, checked already.
@@ -70,7 +59,7 @@ class Settings:
         batch_rows: Rows of a full batch of this rank.
         copies: Copies of the dataset for reader threads; None where they share it.
         is_serial: Whether one thread must build step by step.
-        stateful: Stateful user objects by role.
+        states: The stateful user objects that builders call.
     """
 
     workers: int
@@ -86,7 +75,7 @@ class Settings:
     with_content: bool = False
     copies: ThreadCopies | None = None
     is_serial: bool = False
-    stateful: Mapping[str, Stateful] = field(default_factory=dict)
+    states: NestedStates = field(default_factory=NestedStates)
 
 
 class Engine:
@@ -253,8 +242,8 @@ class Engine:
         )
         hop: Hop | None = self._hop if settings.workers else None
         builder = self._builder_for(self._dataset, finish, hop)
-        if settings.stateful:
-            builder = StatefulBuilder(builder, settings.stateful)
+        if settings.states:
+            builder = StatefulBuilder(builder, settings.states)
         return PlannedBuilder(builder)
 
     def _builder_for(self, dataset: Any, finish: Finish, hop: Hop | None) -> Builder:
@@ -281,6 +270,7 @@ class Engine:
             settings.collate,
             settings.sample_transform,
             hop,
+            settings.is_serial,
         )
 
     async def _hop(self, call: Callable[..., Any], *args: Any) -> Any:

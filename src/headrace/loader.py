@@ -8,7 +8,6 @@ import os
 import threading
 import warnings
 import weakref
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -22,6 +21,7 @@ from headrace.budget import process_budget
 from headrace.build.bad_samples import BadSamplePolicy, OnBadSample
 from headrace.build.builder import Transform
 from headrace.build.built import Built
+from headrace.build.nested import NestedStates
 from headrace.build.samples import SampleTransform
 from headrace.datasets.adapt import as_dataset
 from headrace.datasets.adapters import Foreign
@@ -170,8 +170,11 @@ class Loader:
         )
         self._base = base
         self.fingerprint = self.dataset.fingerprint()
-        self._stateful = _stateful(data, collate, sample_transform, transform)
-        self._identity = identity_of(self.seed, base, self.fingerprint, self._stateful)
+        stateful = _stateful(data, collate, sample_transform, transform)
+        self._identity = identity_of(self.seed, base, self.fingerprint, stateful)
+        # A transform that runs on another device runs at delivery, not where batches are built.
+        landed = {} if self._landing.is_host else _popped(stateful, "transform")
+        self._landed_states, self._built_states = NestedStates(landed), NestedStates(stateful)
         content = History(0) if content_digest else None
         self._position = Position(
             base,
@@ -186,8 +189,10 @@ class Loader:
             ),
             process_budget(),
         )
-        self._cursor: Cursor = self._position.cursor._replace(nested=self._snapshot())
-        self._cursors: deque[Cursor] = deque(maxlen=KEPT_CURSORS)
+        nested = {**self._built_states.snapshot(), **self._landed_states.snapshot()}
+        self._cursor: Cursor = self._position.cursor._replace(nested=nested)
+        # The cursor after step g is at g mod KEPT_CURSORS, where any thread may look.
+        self._cursors: list[Cursor | None] = [None] * KEPT_CURSORS
         self._is_resumed = False
         self._epoch_set: int | None = None
         self._kept: Steps | None = None
@@ -210,7 +215,7 @@ class Loader:
     ) -> Settings:
         count = config.auto_workers() if workers is None else config.integer("workers", workers, 0)
         copies = ThreadCopies(self.dataset) if count else None
-        serial = bool(self._stateful) or self._pure is False
+        serial = bool(self._built_states) or self._pure is False
         if copies is not None and copies.sharing == "serial":
             serial = True
         if names is not None:
@@ -235,7 +240,7 @@ class Loader:
             with_content=self._landing.hashes_on_host,
             copies=None if serial or copies is None or copies.sharing != "copies" else copies,
             is_serial=serial,
-            stateful=self._stateful,
+            states=self._built_states,
         )
 
     def _check_names(self, names: tuple[str, ...]) -> None:
@@ -269,16 +274,9 @@ class Loader:
         """
         epoch = config.integer("epoch", epoch, 0)
         start = self._position.sampler.first_step(epoch)
-        if self._is_resumed:
-            at = self._locate(self._cursor.next_step)[0]
-            if epoch == at:
-                start = self._cursor.next_step
-            elif epoch < at:
-                warnings.warn(
-                    f"epoch({epoch}) starts an earlier epoch again: the loaded state is in "
-                    f"epoch {at}",
-                    stacklevel=2,
-                )
+        if self._is_resumed and epoch == self._epoch_at():
+            start = self._cursor.next_step
+        self._warn_if_earlier(epoch)
         return self._open(start, self._end_of(epoch), self._planned_end(epoch))
 
     def epochs(self, count: int) -> Iterator[BatchStream]:
@@ -319,7 +317,8 @@ class Loader:
         On the epoch of a state just loaded, the pass still starts where the state says.
         """
         epoch = config.integer("epoch", epoch, 0)
-        if not (self._is_resumed and self._locate(self._cursor.next_step)[0] == epoch):
+        if not self._is_resumed or self._epoch_at() != epoch:
+            self._warn_if_earlier(epoch)
             self._is_resumed = False
             self._epoch_set = epoch
 
@@ -341,8 +340,15 @@ class Loader:
 
         Raises:
             SampleError: A sample of it is bad.
+            ConfigError: Dataset, collate or transforms have a state of their own, so a batch
+                hangs on all those before it.
         """
         self._check_usable()
+        if self._identity.roles:
+            cure = "Load the state of before the step, and take it."
+            raise ConfigError(
+                "batch_at", "objects without a state of their own", self._identity.roles, cure
+            )
         built = self._engine.build_one(
             self._position.sampler, slice(None), config.integer("step", step, 0)
         )
@@ -409,10 +415,10 @@ class Loader:
         self._engine.set_skips(position.skips)
         self._position = position
         self._cursor = position.cursor
-        self._cursors.clear()
+        self._cursors = [None] * KEPT_CURSORS
         self._is_resumed = True
         self._epoch_set = None
-        self._restore_nested()
+        self._put_states_back()
 
     def verify(self, state: Mapping[str, Any]) -> int:
         """Replay the history of a state by arithmetic; no data is read.
@@ -426,10 +432,8 @@ class Loader:
         return verify(state, self._identity, self._base)
 
     def _cursor_after(self, batch: Batch) -> Cursor:
-        wanted = batch.step + 1
-        cursor: Cursor
-        for cursor in (self._cursor, *reversed(self._cursors)):
-            if cursor.next_step == wanted:
+        for cursor in (self._cursor, self._cursors[batch.step % KEPT_CURSORS]):
+            if cursor is not None and cursor.next_step == batch.step + 1:
                 return cursor
         raise ValueError(
             f"after: wanted one of the last {KEPT_CURSORS} batches taken, got step {batch.step}"
@@ -452,10 +456,7 @@ class Loader:
         if kept is not None:
             kept.close()
         self._probe_once()
-        if self._stateful:
-            self._engine.close_run()
-            self._engine.wait_idle()
-            self._restore_nested()
+        self._put_states_back()
         return self._engine.start(
             self._position.sampler, slice(None), stream.start, stream.read_until
         )
@@ -480,6 +481,8 @@ class Loader:
             cursor = self._with_bad(cursor, built)
         content = cursor.content
         nested = cursor.nested if built.nested is None else built.nested
+        if self._landed_states:
+            nested = {**cursor.nested, **nested, **self._landed_states.snapshot()}
         cursor = Cursor(
             step + 1,
             cursor.history.plus(built.pick_digest),
@@ -488,7 +491,7 @@ class Loader:
             cursor.bad_samples,
             nested,
         )
-        self._cursors.append(cursor)
+        self._cursors[step % KEPT_CURSORS] = cursor
         counts.batches += 1
         counts.rows += batch.num_rows
         counts.waited(wait_s, is_first)
@@ -547,6 +550,18 @@ class Loader:
             epoch += 1
         return self._position.sampler.first_step(epoch), epoch
 
+    def _epoch_at(self) -> int:
+        """Give the epoch that the cursor is in."""
+        return self._locate(self._cursor.next_step)[0]
+
+    def _warn_if_earlier(self, epoch: int) -> None:
+        if self._is_resumed and epoch < self._epoch_at():
+            warnings.warn(
+                f"epoch {epoch} starts again from its beginning, but the loaded state is in "
+                f"epoch {self._epoch_at()}; epochs(n) and a plain loop go on from there",
+                stacklevel=3,
+            )
+
     def _open(self, start: int, until: int | None, read_until: int | None) -> BatchStream:
         """Make a stream the open one and put the cursor at its start."""
         self._check_usable()
@@ -587,13 +602,13 @@ class Loader:
 
     # -- stateful user objects -----------------------------------------------------------
 
-    def _snapshot(self) -> dict[str, Any]:
-        return {role: dict(held.state_dict()) for role, held in self._stateful.items()}
-
-    def _restore_nested(self) -> None:
-        for role, held in self._stateful.items():
-            if role in self._cursor.nested:
-                held.load_state_dict(self._cursor.nested[role])
+    def _put_states_back(self) -> None:
+        """Give stateful objects the states of the cursor, once nobody builds with them."""
+        if self._built_states or self._landed_states:
+            self._engine.close_run()
+            self._engine.wait_idle()
+            self._built_states.restore(self._cursor.nested)
+            self._landed_states.restore(self._cursor.nested)
 
     # -- checks --------------------------------------------------------------------------
 
@@ -607,7 +622,7 @@ class Loader:
         """Probe a foreign dataset for impurity before the first read of the run."""
         probes, self._probes = self._probes, False
         dataset = self.dataset
-        if not probes or self._pure is False or self._stateful:
+        if not probes or self._pure is False or self._built_states:
             return
         if isinstance(dataset, Foreign) and hasattr(dataset, "__getitem__"):
             last = len(dataset) - 1
@@ -799,13 +814,22 @@ def _serves(steps: Steps, stream: BatchStream) -> bool:
 
 
 def _stateful(*objects: Any) -> dict[str, Any]:
-    """Name the user's objects that have a state to be kept."""
+    """Name the user's objects that have a state to be kept.
+
+    The state of a torch module is its weights, which belong to no place in the data.
+    """
     roles = ("dataset", "collate", "sample_transform", "transform")
     return {
         role: held
         for role, held in zip(roles, objects, strict=True)
-        if hasattr(held, "state_dict") and hasattr(held, "load_state_dict")
+        if hasattr(held, "state_dict")
+        and hasattr(held, "load_state_dict")
+        and not isinstance(held, torch.nn.Module)
     }
+
+
+def _popped(objects: dict[str, Any], role: str) -> dict[str, Any]:
+    return {role: objects.pop(role)} if role in objects else {}
 
 
 def _with_keys(collate: Callable[..., Any]) -> Callable[..., Any]:

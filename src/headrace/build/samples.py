@@ -91,6 +91,7 @@ class SampleBuilder(Builder):
         getter: Gives the samples; asked for on the calling thread, since each reader thread may
             have a copy of the dataset of its own.
         hop: Runs a blocking call of a waiting build on a reader thread.
+        is_serial: Whether awaited samples are got one after another, not all at once.
     """
 
     def __init__(
@@ -101,8 +102,10 @@ class SampleBuilder(Builder):
         collate: Collator | None = None,
         sample_transform: SampleTransform | None = None,
         hop: Hop | None = None,
+        is_serial: bool = False,
     ) -> None:
         super().__init__(finish, hop)
+        self._is_serial = is_serial
         self._getter = getter
         self._waits = waits
         self._collate = collate
@@ -183,6 +186,8 @@ class SampleBuilder(Builder):
             rows = _of_length(list(raw), samples, "fetch")
             return list(await self.off_loop(_decode_all, getter.decode, rows))
         assert getter.awaited is not None
+        if self._is_serial:
+            return [await attempt_awaited(getter.awaited, i) for i in samples]
         async with asyncio.TaskGroup() as tasks:
             made = [tasks.create_task(attempt_awaited(getter.awaited, i)) for i in samples]
         return [task.result() for task in made]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.build.builder import Builder
 from headrace.build.built import Built
+from headrace.build.calls import Raised, attempt
+from headrace.build.nested import NestedStates
 from headrace.pick import Picks
 from headrace.plan import Span
 
@@ -37,26 +38,35 @@ class _Around(Builder):
 class StatefulBuilder(_Around):
     """Snapshots stateful user objects after each step; the snapshot rides in the slot.
 
-    Spans must be single steps, built one after another by one thread or task.
+    Spans must be single steps, built one after another by one thread or task. A step that is
+    built again, since its batch was lost to an interrupt, starts from the same states.
 
     Args:
         inner: Builds.
-        objects: Objects with `state_dict`, by role.
+        states: The objects.
     """
 
-    def __init__(self, inner: Builder, objects: Mapping[str, Any]) -> None:
+    def __init__(self, inner: Builder, states: NestedStates) -> None:
         super().__init__(inner)
-        self._objects = objects
+        self._states = states
 
     def build_blocking(self, span: Span) -> list[Built]:
-        return self._with_state(self.inner.build_blocking(span))
+        failed = self._begin(span)
+        return failed or self._end(span, self.inner.build_blocking(span))
 
     async def build(self, span: Span) -> list[Built]:
-        return self._with_state(await self.inner.build(span))
+        failed = self._begin(span)
+        return failed or self._end(span, await self.inner.build(span))
 
-    def _with_state(self, built: list[Built]) -> list[Built]:
-        for one in built:
-            one.nested = {role: held.state_dict() for role, held in self._objects.items()}
+    def _begin(self, span: Span) -> list[Built] | None:
+        begun = attempt(self._states.begin, span.steps.start)
+        return [self.finish.failed(span, 0, begun.error)] if isinstance(begun, Raised) else None
+
+    def _end(self, span: Span, built: list[Built]) -> list[Built]:
+        states = attempt(self._states.snapshot)
+        if isinstance(states, Raised):
+            return [self.finish.failed(span, 0, states.error)]
+        built[0].nested = states
         return built
 
 
