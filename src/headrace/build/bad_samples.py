@@ -49,6 +49,11 @@ class BadSamplePolicy:
     seed: int
     num_samples: int
 
+    @property
+    def masks(self) -> bool:
+        """Whether a replaced row gets weight 0."""
+        return self.on_bad_sample == "mask"
+
     def survives(self, error: BaseException) -> bool:
         """Whether a step may go on without this sample."""
         return self.on_bad_sample != "raise" and is_data_error(error)

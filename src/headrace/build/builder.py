@@ -49,9 +49,9 @@ class Finish:
     with_content: bool = False
     await_blocking: Callable[[Any], Any] | None = None
 
-    def keys(self, span: Span, position: int) -> PickKeys:
-        """Give the pick keys of one step of a span."""
-        return _keys(self.seed, span, position)
+    def keys(self, span: Span, position: int, substitution: Substitution | None = None) -> PickKeys:
+        """Give the pick keys of one step of a span; a replaced row has its replacement's."""
+        return _keys(self.seed, span, position, _replaced(substitution))
 
     def substitution(self, span: Span, position: int) -> Substitution:
         """Begin to replace bad samples of one step."""
@@ -78,26 +78,24 @@ class Finish:
     ) -> tuple[Batch, int]:
         columns = collate_names(columns, self.names)
         rows = span.rows(position)
-        indices = span.picks.sample[rows]
+        replaced = _replaced(substitution)
         mask = None
-        if substitution is not None and substitution.bad_rows:
-            indices = np.array(substitution.samples, np.int64)
-            if self.policy.on_bad_sample == "mask":
-                mask = _mask(len(indices), substitution.bad_rows)
+        if substitution is not None and replaced is not None and self.policy.masks:
+            mask = _mask(len(replaced), substitution.bad_rows)
         batch = Batch(
             columns.names,
             columns.values,
             step=span.steps[position],
             epoch=span.epochs[position],
             num_rows=columns.num_rows,
-            indices=indices,
+            indices=span.picks.sample[rows] if replaced is None else replaced,
             # Bound to the seed alone: a kept batch must not keep a loader and its dataset.
-            pick_keys=partial(_keys, self.seed, span, position),
+            pick_keys=partial(_keys, self.seed, span, position, replaced),
             mask=mask,
             structure=columns.structure,
         )
         if self.transform is not None:
-            batch = self._transformed(batch, self.keys(span, position))
+            batch = self._transformed(batch, self.keys(span, position, substitution))
         if not self.with_content:
             return batch, 0
         return batch, content_digest(batch, span.picks.slot[rows])
@@ -127,13 +125,20 @@ class Finish:
         return Built(failure=failure)
 
 
-def _keys(seed: int, span: Span, position: int) -> PickKeys:
+def _replaced(substitution: Substitution | None) -> NDArray[np.int64] | None:
+    """Give the samples of a step some of whose picks were replaced; None where none was."""
+    if substitution is None or not substitution.bad_rows:
+        return None
+    return indices_of(substitution.samples)
+
+
+def _keys(seed: int, span: Span, position: int, replaced: NDArray[np.int64] | None) -> PickKeys:
     picks = span.picks[span.rows(position)]
     return PickKeys(
         seed=seed,
         epoch=span.epochs[position],
         step_in_epoch=span.steps[position] - span.first_steps[position],
-        sample=picks.sample,
+        sample=picks.sample if replaced is None else replaced,
         repeat=picks.repeat,
         slot=picks.slot,
     )

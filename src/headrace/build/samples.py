@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headrace.build.bad_samples import Substitution
+from headrace.build.bad_samples import Substitution, is_data_error
 from headrace.build.builder import Builder, Finish, Hop, indices_of
 from headrace.build.built import Built
 from headrace.build.calls import Raised, attempt, attempt_awaited
 from headrace.collate import Collator, Columns, as_columns, default_collate
 from headrace.errors import RowErrors
-from headrace.pick import PickKey, PickKeys, Picks
+from headrace.pick import PickKey, Picks
 from headrace.plan import Span
 
 SampleTransform = Callable[[Any, PickKey], Any]
@@ -150,57 +149,58 @@ class SampleBuilder(Builder):
 
     # -- getting -------------------------------------------------------------------------
 
-    def _get(self, getter: Getter, samples: list[int]) -> list[Any]:
-        """Give a sample, or Raised, for each row."""
+    def _get(self, getter: Getter, samples: list[int]) -> list[Any] | Raised:
+        """Give a sample, or Raised, for each row; Raised alone where no row is at fault."""
         if getter.many is None:
             assert getter.one is not None
             one = getter.one
             return [attempt(one, index) for index in samples]
-        got = attempt(getter.many, list(samples))
-        if isinstance(got, Raised):
-            return self._spread(getter, got, samples)
-        return _of_length(list(got), samples, "__getitems__")
-
-    def _spread(self, getter: Getter, got: Raised, samples: list[int]) -> list[Any]:
-        """Find the rows behind an error of a bulk call."""
+        got = _of_length(attempt(getter.many, list(samples)), samples, "__getitems__")
+        if not isinstance(got, Raised):
+            return got
         if isinstance(got.error, RowErrors):
-            return [
-                Raised(got.error.errors[row]) if row in got.error.errors else None
-                for row in range(len(samples))
-            ]
-        assert getter.many is not None
+            return _bad_rows(got.error, samples)
         many = getter.many
-        alone = [attempt(many, [index]) for index in samples]
-        if not any(isinstance(part, Raised) for part in alone):
-            return [got] * len(samples)
-        return [part if isinstance(part, Raised) else part[0] for part in alone]
+        return _blame(got, [_of_length(attempt(many, [i]), [i], "__getitems__") for i in samples])
 
-    async def _get_awaited(self, getter: Getter, samples: list[int]) -> list[Any]:
-        if getter.fetch is not None:
-            raw = await attempt_awaited(getter.fetch, list(samples))
-            if isinstance(raw, Raised):
-                if not isinstance(raw.error, RowErrors):
-                    return [raw] * len(samples)
-                bad = raw.error.errors
-                return [Raised(bad[row]) if row in bad else None for row in range(len(samples))]
-            rows = _of_length(list(raw), samples, "fetch")
-            return list(await self.off_loop(_decode_all, getter.decode, rows))
-        assert getter.awaited is not None
+    async def _get_awaited(self, getter: Getter, samples: list[int]) -> list[Any] | Raised:
+        if getter.fetch is None:
+            assert getter.awaited is not None
+            return await self._attempt_each(getter.awaited, samples)
+        raw = _of_length(await attempt_awaited(getter.fetch, list(samples)), samples, "fetch")
+        if not isinstance(raw, Raised):
+            return list(await self.off_loop(_decode_all, getter.decode, raw))
+        if isinstance(raw.error, RowErrors):
+            return _bad_rows(raw.error, samples)
+        # Only bad data can be read again to find its row; a store that is down would be asked
+        # once more for each.
+        if not is_data_error(raw.error):
+            return raw
+        alone = await self._attempt_each(getter.fetch, [[i] for i in samples])
+        return _blame(
+            raw, [_of_length(got, [i], "fetch") for got, i in zip(alone, samples, strict=True)]
+        )
+
+    async def _attempt_each(
+        self, call: Callable[[Any], Awaitable[Any]], arguments: Sequence[Any]
+    ) -> list[Any]:
         if self._is_serial:
-            return [await attempt_awaited(getter.awaited, i) for i in samples]
+            return [await attempt_awaited(call, argument) for argument in arguments]
         async with asyncio.TaskGroup() as tasks:
-            made = [tasks.create_task(attempt_awaited(getter.awaited, i)) for i in samples]
+            made = [tasks.create_task(attempt_awaited(call, each)) for each in arguments]
         return [task.result() for task in made]
 
     # -- collating -----------------------------------------------------------------------
 
     def _settle(
-        self, span: Span, position: int, substitution: Substitution, got: list[Any]
+        self, span: Span, position: int, substitution: Substitution, got: list[Any] | Raised
     ) -> Built | None:
         """Finish a step, fail it, or give None when samples are to be got again."""
+        if isinstance(got, Raised):
+            return self.finish.failed(span, position, got.error)
         samples = substitution.samples
-        if self._sample_transform is not None:
-            self._transform(span, position, samples, got)
+        if self._sample_transform is not None and not _has_raised(got):
+            got = self._transformed(got, span, position, substitution)
         bad = [row for row, sample in enumerate(got) if isinstance(sample, Raised)]
         for row in bad:
             index, error = samples[row], got[row].error
@@ -208,35 +208,58 @@ class SampleBuilder(Builder):
                 return self.finish.failed(span, position, error, index)
         if bad:
             return None
-        columns = attempt(self._columns, got, samples, span, position)
+        columns = attempt(self._columns, got, span, position, substitution)
         if isinstance(columns, Raised):
             return self.finish.failed(span, position, columns.error)
         self._estimate.add(bytes_in(columns.values))
         return self.finish.finish(span, position, columns, substitution)
 
-    def _transform(self, span: Span, position: int, samples: list[int], got: list[Any]) -> None:
-        assert self._sample_transform is not None
-        keys: PickKeys = self.finish.keys(span, position)
-        for row, sample in enumerate(got):
-            if not isinstance(sample, Raised):
-                got[row] = attempt(self._sample_transform, sample, keys[row])
+    def _transformed(
+        self, got: list[Any], span: Span, position: int, substitution: Substitution
+    ) -> list[Any]:
+        transform = self._sample_transform
+        assert transform is not None
+        keys = self.finish.keys(span, position, substitution)
+        return [attempt(transform, sample, key) for sample, key in zip(got, keys, strict=True)]
 
-    def _columns(self, got: list[Any], samples: list[int], span: Span, position: int) -> Columns:
+    def _columns(
+        self, got: list[Any], span: Span, position: int, substitution: Substitution
+    ) -> Columns:
         if self._collate is None:
-            return default_collate(got, indices_of(samples))
-        keys = replace(self.finish.keys(span, position), sample=indices_of(samples))
-        return as_columns(self._collate(got, keys), len(samples))
+            return default_collate(got, indices_of(substitution.samples))
+        keys = self.finish.keys(span, position, substitution)
+        return as_columns(self._collate(got, keys), len(got))
+
+
+def _has_raised(got: list[Any]) -> bool:
+    return any(isinstance(sample, Raised) for sample in got)
 
 
 def _decode_all(decode: Callable[[Any], Any], rows: list[Any]) -> list[Any]:
     return [attempt(decode, row) for row in rows]
 
 
-def _of_length(got: list[Any], samples: list[int], what: str) -> list[Any]:
-    if len(got) != len(samples):
-        error = ValueError(f"{what}: wanted {len(samples)} samples, got {len(got)}")
-        return [Raised(error)] * len(samples)
-    return got
+def _of_length(got: Any, samples: list[int], what: str) -> list[Any] | Raised:
+    """Give what user code gave for some samples as a list, one for each."""
+    if isinstance(got, Raised):
+        return got
+    listed: list[Any] | Raised = attempt(list, got)
+    if isinstance(listed, Raised) or len(listed) == len(samples):
+        return listed
+    return Raised(ValueError(f"{what}: wanted {len(samples)} samples, got {len(listed)}"))
+
+
+def _bad_rows(error: RowErrors, samples: list[int]) -> list[Any]:
+    """Give Raised for the rows that are bad, and None for the others."""
+    bad = error.errors
+    return [Raised(bad[row]) if row in bad else None for row in range(len(samples))]
+
+
+def _blame(whole: Raised, alone: list[list[Any] | Raised]) -> list[Any] | Raised:
+    """Find the rows behind an error of a call for many, by calls for each alone."""
+    if not any(isinstance(one, Raised) for one in alone):
+        return whole
+    return [one if isinstance(one, Raised) else one[0] for one in alone]
 
 
 def bytes_in(values: Sequence[Any]) -> int:
