@@ -214,8 +214,8 @@ class Loader:
         sample_transform: SampleTransform | None,
     ) -> Settings:
         count = config.auto_workers() if workers is None else config.integer("workers", workers, 0)
-        copies = ThreadCopies(self.dataset) if count else None
         serial = bool(self._built_states) or self._pure is False
+        copies = ThreadCopies(self.dataset) if count and not serial else None
         if copies is not None and copies.sharing == "serial":
             serial = True
         if names is not None:
