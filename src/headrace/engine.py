@@ -15,11 +15,13 @@ from headrace.build.bad_samples import BadSamplePolicy
 from headrace.build.builder import Builder, Finish, Hop, Transform
 from headrace.build.built import Built
 from headrace.build.bulk import BulkBuilder
+from headrace.build.calls import is_awaited
 from headrace.build.nested import NestedStates
 from headrace.build.opaque import OpaqueBuilder
 from headrace.build.opened import OpenedDataset, use_one_torch_thread
 from headrace.build.samples import Getter, SampleBuilder, SampleTransform
 from headrace.build.stateful import PlannedBuilder, SkippingBuilder, StatefulBuilder
+from headrace.build.transformed import TransformingBuilder
 from headrace.collate import Collator
 from headrace.config import MAX_PREFETCH, auto_prefetch, poisons_blocks
 from headrace.datasets.dataset import BatchDataset, BulkDataset
@@ -150,9 +152,9 @@ class Engine:
         bound_bytes = max(self.settings.ring_bytes, 2 * self._builder.step_bytes)
         ring = Ring(slots, Grants(bound_bytes, self._share))
         builders = WAITING_BUILDERS if self._builder.waits else self._workers
-        steps = span_steps_for(self._builder.step_bytes, self.prefetch, builders)
-        if self.settings.is_serial:
-            steps = 1
+        steps = 1
+        if builder.joins_steps and not self.settings.is_serial:
+            steps = span_steps_for(builder.step_bytes, self.prefetch, builders)
         return Run(ring, Plan(ring, order, steps), builder)
 
     def _serve_on_loop(self, run: Run) -> None:
@@ -214,34 +216,29 @@ class Engine:
                 self._workers = 0
         return self._private_loop.call(main, what)
 
-    def _await_blocking(self, awaitable: Any) -> Any:
-        """Wait on a builder's thread for what an async transform returned."""
-
-        async def wait() -> Any:
-            return await awaitable
-
-        try:
-            return self.call(wait, "an async transform")
-        finally:
-            # One that was refused must not be reported as never awaited.
-            if asyncio.iscoroutine(awaitable):
-                awaitable.close()
-
     # -- parts ---------------------------------------------------------------------------
 
     def _make_builder(self) -> Builder:
-        settings = self.settings
+        settings, transform = self.settings, self.settings.transform
+        is_later = transform is not None and is_awaited(transform)
         finish = Finish(
             seed=settings.seed,
             policy=settings.policy,
             where=self.where,
             names=settings.names,
-            transform=settings.transform,
-            with_content=settings.with_content,
-            await_blocking=self._await_blocking,
+            transform=None if is_later else transform,
+            with_content=settings.with_content and not is_later,
         )
         hop: Hop | None = self._hop if settings.workers else None
         builder = self._builder_for(self._dataset, finish, hop)
+        if transform is not None and is_later:
+            builder = TransformingBuilder(
+                builder,
+                transform,
+                settings.with_content,
+                lambda main: self.call(main, "an async transform"),
+                lambda: not self._workers,
+            )
         if settings.states:
             builder = StatefulBuilder(builder, settings.states)
         return PlannedBuilder(builder)

@@ -180,6 +180,7 @@ class InlineRun:
         late = asyncio.get_running_loop().call_later(stall_s, stalled, stall_s)
         try:
             await self._opened.open_loop()
+            self._opened.open_here()
             return (await self._builder.build(self._span()))[0]
         finally:
             late.cancel()

@@ -214,6 +214,11 @@ PLACES: dict[str, tuple[Callable[[Boom], dict[str, Any]], int | None]] = {
     "collate": knob("collate", bad_collate, None, ByItem(10)),
     "collate of awaited": knob("collate", bad_collate, None, ByGet(10)),
     "transform": knob("transform", bad_transform, None, hr.Arrays(arrays_of(10))),
+    "awaited transform": knob("transform", bad_awaited_transform, None, ByItem(10)),
+    "awaited transform of rows": knob(
+        "transform", bad_awaited_transform, None, hr.Arrays(arrays_of(10))
+    ),
+    "awaited transform of awaited": knob("transform", bad_awaited_transform, None, ByGet(10)),
 }
 """Who raises, and the sample index that the error must name (None: the batch as a whole)."""
 

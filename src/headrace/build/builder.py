@@ -33,12 +33,11 @@ class Finish:
     Attributes:
         seed: Seed of the loader, for the pick keys.
         names: The user's `names=`.
-        transform: The user's `transform=`, run here when the batch lands on the host.
+        transform: The user's `transform=`, run here when the batch lands on the host; one that
+            must be awaited is left to TransformingBuilder.
         with_content: Whether to hash what is delivered.
         policy: How bad samples are survived.
         where: Says where a sample lives, for messages.
-        await_blocking: Runs a coroutine to its end from a builder's thread, for an async
-            transform.
     """
 
     seed: int
@@ -47,7 +46,6 @@ class Finish:
     names: tuple[str, ...] | None = None
     transform: Transform | None = None
     with_content: bool = False
-    await_blocking: Callable[[Any], Any] | None = None
 
     def keys(self, span: Span, position: int, substitution: Substitution | None = None) -> PickKeys:
         """Give the pick keys of one step of a span; a replaced row has its replacement's."""
@@ -95,19 +93,11 @@ class Finish:
             structure=columns.structure,
         )
         if self.transform is not None:
-            batch = self._transformed(batch, self.keys(span, position, substitution))
+            keys = self.keys(span, position, substitution)
+            batch = with_result(batch, self.transform(batch, keys))
         if not self.with_content:
             return batch, 0
         return batch, content_digest(batch, span.picks.slot[rows])
-
-    def _transformed(self, batch: Batch, keys: PickKeys) -> Batch:
-        assert self.transform is not None
-        value = self.transform(batch, keys)
-        if hasattr(value, "__await__"):
-            if self.await_blocking is None:
-                raise TypeError("an async transform needs an event loop: use workers >= 1")
-            value = self.await_blocking(value)
-        return with_result(batch, value)
 
     def failed(
         self,
@@ -182,7 +172,13 @@ class Builder(ABC):
     Exactly one of `build_blocking` and `build` does the work, as `waits` says. Neither raises
     for a fault of the data or of user code: that becomes the failure of its step, and the other
     steps of the span are still built. Safe from several threads at once.
+
+    Attributes:
+        joins_steps: Whether several steps at once cost less than one by one. Where they do not,
+            a span of several would only hold back its first step.
     """
+
+    joins_steps: bool = False
 
     def __init__(self, finish: Finish, hop: Hop | None = None) -> None:
         """Prepare.

@@ -192,6 +192,8 @@ def row_bytes(layout: Layout) -> int:
 class BulkBuilder(Builder):
     """Reads spans of rows into blocks and hands out each step as leased views."""
 
+    joins_steps = True
+
     def __init__(
         self,
         dataset: BulkDataset,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 import time
@@ -72,6 +73,13 @@ async def attempt_awaited(call: Callable[..., Awaitable[T]], *args: Any) -> T | 
         ):
             raise
         return Raised(error)
+
+
+def is_awaited(call: Callable[..., Any]) -> bool:
+    """Whether a function, or an object that is called as one, must be awaited."""
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+        getattr(call, "__call__", None)  # noqa: B004 - whether it is async, not whether it is
+    )
 
 
 class _Watched(Generic[T]):

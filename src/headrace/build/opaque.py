@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -78,8 +77,3 @@ class OpaqueBuilder(Builder):
 def _indices(span: Span, position: int) -> list[int]:
     samples: list[int] = span.picks.sample[span.rows(position)].tolist()
     return samples
-
-
-def is_coroutine(call: Any) -> bool:
-    """Whether a function must be awaited."""
-    return asyncio.iscoroutinefunction(call)

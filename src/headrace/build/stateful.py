@@ -16,12 +16,13 @@ from headrace.pick import Picks
 from headrace.plan import Span
 
 
-class _Around(Builder):
+class Around(Builder):
     """Passes on what it does not change."""
 
     def __init__(self, inner: Builder) -> None:
         super().__init__(inner.finish)
         self.inner = inner
+        self.joins_steps = inner.joins_steps
 
     @property
     def waits(self) -> bool:
@@ -35,7 +36,7 @@ class _Around(Builder):
         return self.inner.bytes_of(picks, ends)
 
 
-class StatefulBuilder(_Around):
+class StatefulBuilder(Around):
     """Snapshots stateful user objects after each step; the snapshot rides in the slot.
 
     Spans must be single steps, built one after another by one thread or task. A step that is
@@ -70,7 +71,7 @@ class StatefulBuilder(_Around):
         return built
 
 
-class PlannedBuilder(_Around):
+class PlannedBuilder(Around):
     """Fails the steps that have no plan, each when the consumer reaches it."""
 
     def build_blocking(self, span: Span) -> list[Built]:
@@ -83,7 +84,7 @@ class PlannedBuilder(_Around):
         return None if span.failure is None else [self.finish.failed(span, 0, span.failure)]
 
 
-class SkippingBuilder(_Around):
+class SkippingBuilder(Around):
     """Leaves out the steps that the user skips.
 
     Args:
