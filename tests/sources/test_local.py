@@ -173,6 +173,26 @@ async def test_a_new_run_takes_files_as_they_are(source: LocalSource, tmp_path: 
     assert await source.read("shard") == b"second"
 
 
+def test_a_run_lasts_until_the_last_loop_has_closed(tmp_path: Path) -> None:
+    """Closing on one loop forgets nothing that another loop's reads rely on."""
+    (tmp_path / "shard").write_bytes(b"first")
+    source = LocalSource(tmp_path, threads=0)
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        first.run(source.open())
+        first.run(source.read("shard", ByteRange(0, 5)))
+        second.run(source.open())
+
+        second.run(source.aclose())
+        kept_open = open_files(tmp_path)
+        (tmp_path / "shard").write_bytes(b"second")
+
+        with pytest.raises(SourceChangedError):
+            first.run(source.read("shard", ByteRange(0, 5)))
+        first.run(source.aclose())
+    assert kept_open == ["shard"]
+    assert open_files(tmp_path) == []
+
+
 async def test_descriptors_are_bounded_and_reused(tmp_path: Path) -> None:
     """Of 20 files the 3 used last stay open; whole reads leave none open."""
     for number in range(20):
