@@ -371,13 +371,23 @@ class Loader:
         ]
 
     def skip_step(self, step: int) -> None:
-        """Leave out the batch of a global step from now on; the state remembers.
+        """Leave out the batch of a global step that is still to come; the state remembers.
 
-        Meant for a step that fails: load the state of before, skip, go on.
+        Meant for a step that fails: load the state of before, skip, go on. A batch that was
+        read ahead already is left out all the same.
+
+        Raises:
+            ConfigError: The step has been taken, which the history of the state tells.
         """
         step = config.integer("step", step, 0)
+        cursor = self._cursor
+        if cursor.history.from_step <= step < cursor.next_step:
+            cure = "Load the state of before it first, or begin a stream there."
+            raise ConfigError("step", f"a step to come, from {cursor.next_step} on", step, cure)
         self._position = replace(self._position, skips=self._position.skips | {step})
         self._engine.set_skips(self._position.skips)
+        if self._built_states:
+            self._read_again()
 
     # -- state ---------------------------------------------------------------------------
 
@@ -458,7 +468,7 @@ class Loader:
         self._probe_once()
         self._put_states_back()
         return self._engine.start(
-            self._position.sampler, slice(None), stream.start, stream.read_until
+            self._position.sampler, slice(None), self._cursor.next_step, stream.read_until
         )
 
     def accept(self, step: int, built: Built, wait_s: float, is_first: bool) -> Batch | None:
@@ -572,6 +582,13 @@ class Loader:
         stream = BatchStream(self, start, until, read_until)
         self._stream = weakref.ref(stream)
         return stream
+
+    def _read_again(self) -> None:
+        """Have batches built anew from the cursor on, since those read ahead hang on others."""
+        self._drop_kept()
+        stream = None if self._stream is None else self._stream()
+        if stream is not None:
+            stream.read_again()
 
     def _close_stream(self, why: str) -> None:
         stream = None if self._stream is None else self._stream()

@@ -103,6 +103,8 @@ class BatchStream:
             try:
                 built = steps.take_blocking(self._stalled, self._owner.stall_s)
             except EndOfRun:
+                if self._reads_again(steps):
+                    continue
                 self._lost()
                 break
             except (LoopRunningError, SecondConsumerError):
@@ -124,6 +126,8 @@ class BatchStream:
             try:
                 built = await steps.take(self._stalled, self._owner.stall_s)
             except EndOfRun:
+                if self._reads_again(steps):
+                    continue
                 self._lost()
                 break
             except SecondConsumerError:
@@ -155,6 +159,8 @@ class BatchStream:
 
     def _begin(self) -> Steps:
         steps = self._steps = self._owner.begin(self)
+        if self._finalizer is not None:
+            self._finalizer.detach()
         self._finalizer = weakref.finalize(self, _drop, steps, self._pid)
         self._finalizer.atexit = False
         # `close` notes the end before it looks for the steps, so one of the two sees it.
@@ -175,6 +181,15 @@ class BatchStream:
     def _stalled(self, waited_s: float) -> None:
         if self._steps is not None:
             self._owner.stalled(self._steps.next_step, waited_s)
+
+    def read_again(self) -> None:
+        """Drop what was read ahead; the next take reads anew where the cursor is. Any thread."""
+        steps, self._steps = self._steps, None
+        if steps is not None:
+            steps.close()
+
+    def _reads_again(self, steps: Steps) -> bool:
+        return self._steps is not steps and not self._is_ended
 
     # -- ending --------------------------------------------------------------------------
 

@@ -18,6 +18,9 @@ OnBadSample = Literal["raise", "replace", "mask"]
 # good with probability 2^-64.
 MAX_DRAWS = 64
 
+# A state lists a few of these and stays about a kilobyte.
+_REASON_LETTERS = 120
+
 _DATA_ERRORS = (DataError, ValueError, LookupError, EOFError, struct.error, zlib.error)
 _NEVER = (OSError, TimeoutError, MemoryError, ConfigError, IndexOutOfRangeError)
 
@@ -33,6 +36,11 @@ def is_data_error(error: BaseException) -> bool:
     if type(error).__name__ == "UnidentifiedImageError":
         return True
     return isinstance(error, _DATA_ERRORS) and not isinstance(error, _NEVER)
+
+
+def _in_a_line(error: BaseException) -> str:
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    return line if len(line) <= _REASON_LETTERS else f"{line[: _REASON_LETTERS - 3]}..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,7 @@ class Substitution:
         self._known_bad.add(index)
         if row not in self._draws:
             self._draws[row] = self.policy.replacements(self.epoch, index)
-            self.bad.append(BadSample(self.step, index, where, f"{type(error).__name__}: {error}"))
+            self.bad.append(BadSample(self.step, index, where, _in_a_line(error)))
             self.bad_rows.add(row)
         for candidate in self._draws[row]:
             if candidate not in self._known_bad:
