@@ -20,7 +20,12 @@ from headrace.build.nested import NestedStates
 from headrace.build.opaque import OpaqueBuilder
 from headrace.build.opened import OpenedDataset, use_one_torch_thread
 from headrace.build.samples import Getter, SampleBuilder, SampleTransform
-from headrace.build.stateful import PlannedBuilder, SkippingBuilder, StatefulBuilder
+from headrace.build.stateful import (
+    PlannedBuilder,
+    SkippingBuilder,
+    StatefulBuilder,
+    TimedBuilder,
+)
 from headrace.build.transformed import TransformingBuilder
 from headrace.collate import Collator
 from headrace.config import MAX_PREFETCH, auto_prefetch, poisons_blocks
@@ -37,6 +42,7 @@ from headrace.ring.grants import Grants
 from headrace.ring.ring import Ring
 from headrace.ring.slots import Slots
 from headrace.samplers.sampler import Sampler
+from headrace.stats import BuildTimes
 from headrace.threads import BlockingCalls, Reaping, at_exit, exit_left_s, join_all
 
 T = TypeVar("T")
@@ -93,6 +99,7 @@ class Engine:
         self.settings = settings
         self.opened = OpenedDataset(dataset, settings.copies)
         self.pool = BlockPool(settings.ring_bytes, poisons_blocks())
+        self.times = BuildTimes()
         self.is_closed = False
         self._dataset = dataset
         self._skips: frozenset[int] = frozenset()
@@ -228,6 +235,7 @@ class Engine:
             names=settings.names,
             transform=None if is_later else transform,
             with_content=settings.with_content and not is_later,
+            times=self.times,
         )
         hop: Hop | None = self._hop if settings.workers else None
         builder = self._builder_for(self._dataset, finish, hop)
@@ -241,7 +249,7 @@ class Engine:
             )
         if settings.states:
             builder = StatefulBuilder(builder, settings.states)
-        return PlannedBuilder(builder)
+        return TimedBuilder(PlannedBuilder(builder))
 
     def _builder_for(self, dataset: Any, finish: Finish, hop: Hop | None) -> Builder:
         settings = self.settings

@@ -7,6 +7,7 @@ import torch
 from headrace.batch import Batch
 from headrace.build.builder import Transform, with_result
 from headrace.build.content import content_digest
+from headrace.stats import LandingTimes
 
 
 class Landing:
@@ -19,6 +20,9 @@ class Landing:
         device: Where batches land.
         transform: The user's `transform=`.
         with_content: Whether what is delivered is hashed.
+
+    Attributes:
+        times: What copies and transforms took here.
     """
 
     def __init__(
@@ -28,6 +32,7 @@ class Landing:
         self.is_host = device.type == "cpu"
         self.with_content = with_content
         self._transform = transform
+        self.times = LandingTimes()
 
     @property
     def host_transform(self) -> Transform | None:
@@ -43,11 +48,14 @@ class Landing:
         """Give a built batch as the consumer gets it; a host batch is that already."""
         if self.is_host:
             return batch
+        began = self.times.clock()
         landed = batch.to(self.device)
-        if self._transform is None:
-            return landed
-        assert batch.pick_keys is not None
-        return with_result(landed, self._transform(landed, batch.pick_keys))
+        copied = self.times.clock()
+        if self._transform is not None:
+            assert batch.pick_keys is not None
+            landed = with_result(landed, self._transform(landed, batch.pick_keys))
+        self.times.add(began, copied)
+        return landed
 
     def digest(self, batch: Batch) -> int:
         """Hash a landed batch, 0 where not asked for."""

@@ -6,6 +6,7 @@ import inspect
 import logging
 import os
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -460,6 +461,7 @@ class Loader:
     def _begin(self, stream: BatchStream) -> Steps:
         if self._stream is None or self._stream() is not stream:
             raise ClosedError("this stream was closed when another one was opened")
+        self._counts.begin()
         kept, self._kept = self._kept, None
         if kept is not None and _serves(kept, stream):
             return kept
@@ -471,8 +473,9 @@ class Loader:
             self._position.sampler, slice(None), self._cursor.next_step, stream.read_until
         )
 
-    def accept(self, step: int, built: Built, wait_s: float, is_first: bool) -> Batch | None:
+    def accept(self, step: int, built: Built, asked: float) -> Batch | None:
         """Move the cursor past a taken step. For `BatchStream`."""
+        taken = time.perf_counter()
         is_skipped = step in self._position.skips
         if built.failure is not None and not is_skipped:
             raise built.failure
@@ -482,6 +485,7 @@ class Loader:
         if batch is None or is_skipped:
             self._cursor = cursor._replace(next_step=step + 1)
             counts.skipped_steps += 1
+            counts.waited_in_vain(asked)
             return None
         content_digest = built.content_digest
         if not self._landing.is_host:
@@ -502,9 +506,7 @@ class Loader:
             nested,
         )
         self._cursors[step % KEPT_CURSORS] = cursor
-        counts.batches += 1
-        counts.rows += batch.num_rows
-        counts.waited(wait_s, is_first)
+        counts.took(batch.num_rows, asked, taken)
         # Last, with no call until the caller has the batch: Python handles signals at calls, so
         # an interrupt finds the step either not taken or delivered.
         self._cursor = cursor
@@ -528,6 +530,10 @@ class Loader:
         return cursor._replace(
             bad=(*cursor.bad, *built.bad)[-LISTED_BAD_SAMPLES:], bad_samples=count
         )
+
+    def waited_in_vain(self, asked: float) -> None:
+        """Count a take that gave nothing. For `BatchStream`."""
+        self._counts.waited_in_vain(asked)
 
     def stalled(self, step: int, waited_s: float) -> None:
         """Report a take that has waited long, in one line. For `BatchStream`."""
@@ -741,17 +747,11 @@ class Loader:
 
     def stats(self) -> dict[str, float]:
         """Give flat counters; from any thread, in under 50 us."""
-        counts = self._counts
         return {
-            "batches": counts.batches,
-            "rows": counts.rows,
-            "wait_s": counts.wait_s,
-            "first_wait_s": counts.first_wait_s,
-            "wait_p50_s": counts.wait_percentile_s(0.50),
-            "wait_p99_s": counts.wait_percentile_s(0.99),
+            **self._counts.numbers(),
+            **self._engine.times.numbers(),
+            **self._landing.times.numbers(),
             "bad_samples": self._cursor.bad_samples,
-            "skipped_steps": counts.skipped_steps,
-            "stalls": counts.stalls,
             "samples_dropped": self.samples_dropped,
             **self._engine.counters(),
         }

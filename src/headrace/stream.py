@@ -50,8 +50,12 @@ class Owner(Protocol):
         """Start the reading at the first take of a stream."""
         ...
 
-    def accept(self, step: int, built: Built, wait_s: float, is_first: bool) -> Batch | None:
-        """Move the cursor past a taken step; None when the step is skipped."""
+    def accept(self, step: int, built: Built, asked: float) -> Batch | None:
+        """Move the cursor past a step asked for at a time; None when the step is skipped."""
+        ...
+
+    def waited_in_vain(self, asked: float) -> None:
+        """Hear that a take was cancelled or interrupted."""
         ...
 
     def stalled(self, step: int, waited_s: float) -> None:
@@ -88,7 +92,6 @@ class BatchStream:
         self._pid = os.getpid()
         self._steps: Steps | None = None
         self._is_ended = False
-        self._is_first = True
         self._stolen_by = ""
         self._finalizer: weakref.finalize[..., BatchStream] | None = None
 
@@ -99,7 +102,7 @@ class BatchStream:
 
     def __next__(self) -> Batch:
         while (steps := self._ready()) is not None:
-            began = time.perf_counter()
+            asked = time.perf_counter()
             try:
                 built = steps.take_blocking(self._stalled, self._owner.stall_s)
             except EndOfRun:
@@ -112,7 +115,10 @@ class BatchStream:
             except Exception:
                 self.close()
                 raise
-            batch = self._accept(steps, built, began)
+            except BaseException:
+                self._owner.waited_in_vain(asked)
+                raise
+            batch = self._accept(steps, built, asked)
             if batch is not None:
                 return batch
         raise StopIteration
@@ -122,7 +128,7 @@ class BatchStream:
 
     async def __anext__(self) -> Batch:
         while (steps := self._ready()) is not None:
-            began = time.perf_counter()
+            asked = time.perf_counter()
             try:
                 built = await steps.take(self._stalled, self._owner.stall_s)
             except EndOfRun:
@@ -135,7 +141,10 @@ class BatchStream:
             except Exception:
                 self.close()
                 raise
-            batch = self._accept(steps, built, began)
+            except BaseException:
+                self._owner.waited_in_vain(asked)
+                raise
+            batch = self._accept(steps, built, asked)
             if batch is not None:
                 return batch
         raise StopAsyncIteration
@@ -168,12 +177,11 @@ class BatchStream:
             steps.close()
         return steps
 
-    def _accept(self, steps: Steps, built: Built, began: float) -> Batch | None:
+    def _accept(self, steps: Steps, built: Built, asked: float) -> Batch | None:
         step = steps.next_step
-        is_first, self._is_first = self._is_first, False
         try:
             steps.next_step = step + 1
-            return self._owner.accept(step, built, time.perf_counter() - began, is_first)
+            return self._owner.accept(step, built, asked)
         except BaseException:
             self.close()
             raise

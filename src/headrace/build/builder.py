@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from headrace.build.content import content_digest
 from headrace.collate import Columns, as_columns, check_transformed, collate_names, free_columns
 from headrace.pick import PickKeys, Picks
 from headrace.plan import Span
+from headrace.stats import BuildTimes
 
 T = TypeVar("T")
 
@@ -38,6 +39,7 @@ class Finish:
         with_content: Whether to hash what is delivered.
         policy: How bad samples are survived.
         where: Says where a sample lives, for messages.
+        times: Where builders count what they spend.
     """
 
     seed: int
@@ -46,6 +48,7 @@ class Finish:
     names: tuple[str, ...] | None = None
     transform: Transform | None = None
     with_content: bool = False
+    times: BuildTimes = field(default_factory=BuildTimes)
 
     def keys(self, span: Span, position: int, substitution: Substitution | None = None) -> PickKeys:
         """Give the pick keys of one step of a span; a replaced row has its replacement's."""
@@ -94,7 +97,9 @@ class Finish:
         )
         if self.transform is not None:
             keys = self.keys(span, position, substitution)
+            began = self.times.clock()
             batch = with_result(batch, self.transform(batch, keys))
+            self.times.add_transform(began, is_assembling=True)
         if not self.with_content:
             return batch, 0
         return batch, content_digest(batch, span.picks.slot[rows])
@@ -188,13 +193,21 @@ class Builder(ABC):
             hop: Runs a blocking call of a waiting build off the loop, on a reader thread.
         """
         self.finish = finish
+        self.times = finish.times
         self._hop = hop
 
-    async def off_loop(self, call: Callable[..., T], *args: Any) -> T:
-        """Run processor work of a waiting build where it does not hold up the loop."""
+    def assemble(self, call: Callable[..., T], *args: Any) -> T:
+        """Run what makes batches of what was read, and count its time."""
+        began = self.times.clock()
+        made = call(*args)
+        self.times.add_assembly(began)
+        return made
+
+    async def assemble_off_loop(self, call: Callable[..., T], *args: Any) -> T:
+        """Do as `assemble` for a waiting build, where it does not hold up the loop."""
         if self._hop is None:
-            return call(*args)
-        result: T = await self._hop(call, *args)
+            return self.assemble(call, *args)
+        result: T = await self._hop(self.assemble, call, *args)
         return result
 
     @property

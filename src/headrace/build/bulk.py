@@ -241,7 +241,7 @@ class BulkBuilder(Builder):
 
     def build_blocking(self, span: Span) -> list[Built]:
         read = self._read_blocking(span.picks.sample)
-        built = None if isinstance(read, Raised) else self._hand_out(span, read)
+        built = None if isinstance(read, Raised) else self.assemble(self._hand_out, span, read)
         if built is None:
             return [self._build_alone_blocking(span, at) for at in range(len(span.steps))]
         return built
@@ -249,7 +249,9 @@ class BulkBuilder(Builder):
     async def build(self, span: Span) -> list[Built]:
         read = await self._read(span.picks.sample)
         built = (
-            None if isinstance(read, Raised) else await self.off_loop(self._hand_out, span, read)
+            None
+            if isinstance(read, Raised)
+            else await self.assemble_off_loop(self._hand_out, span, read)
         )
         if built is None:
             return [await self._build_alone(span, at) for at in range(len(span.steps))]
@@ -260,7 +262,7 @@ class BulkBuilder(Builder):
         substitution = self.finish.substitution(span, position)
         while True:
             read = self._read_blocking(indices_of(substitution.samples))
-            built = self._settle(span, position, substitution, read)
+            built = self.assemble(self._settle, span, position, substitution, read)
             if built is not None:
                 return built
 
@@ -268,23 +270,26 @@ class BulkBuilder(Builder):
         substitution = self.finish.substitution(span, position)
         while True:
             read = await self._read(indices_of(substitution.samples))
-            built = await self.off_loop(self._settle, span, position, substitution, read)
+            built = await self.assemble_off_loop(self._settle, span, position, substitution, read)
             if built is not None:
                 return built
 
     def _read_blocking(self, samples: NDArray[np.int64]) -> Shelf | Raised:
         """Read samples onto a fresh shelf, which is given up where that fails."""
+        began = self.times.clock()
         shelf = attempt(self._shelf, samples)
         if isinstance(shelf, Raised):
             return shelf
         numbers = self._row_numbers(len(samples))
         read = attempt(self._dataset.read_into_blocking, samples, shelf.out(), numbers)
+        self.times.add_read(began)
         if not isinstance(read, Raised):
             return shelf
         shelf.let_go()
         return read
 
     async def _read(self, samples: NDArray[np.int64]) -> Shelf | Raised:
+        began = self.times.clock()
         shelf = attempt(self._shelf, samples)
         if isinstance(shelf, Raised):
             return shelf
@@ -294,6 +299,7 @@ class BulkBuilder(Builder):
         except BaseException:
             shelf.let_go()
             raise
+        self.times.add_read(began)
         if not isinstance(read, Raised):
             return shelf
         shelf.let_go()

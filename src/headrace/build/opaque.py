@@ -50,17 +50,22 @@ class OpaqueBuilder(Builder):
 
     def build_blocking(self, span: Span) -> list[Built]:
         get_batch = self._get_batch()
-        return [
-            self._settle(span, at, attempt(get_batch, _indices(span, at)))
-            for at in range(len(span.steps))
-        ]
+        built: list[Built] = []
+        for at in range(len(span.steps)):
+            began = self.times.clock()
+            value = attempt(get_batch, _indices(span, at))
+            self.times.add_read(began)
+            built.append(self.assemble(self._settle, span, at, value))
+        return built
 
     async def build(self, span: Span) -> list[Built]:
         get_batch: Callable[[list[int]], Awaitable[Any]] = self._get_batch()
         built: list[Built] = []
         for at in range(len(span.steps)):
+            began = self.times.clock()
             value = await attempt_awaited(get_batch, _indices(span, at))
-            built.append(await self.off_loop(self._settle, span, at, value))
+            self.times.add_read(began)
+            built.append(await self.assemble_off_loop(self._settle, span, at, value))
         return built
 
     def _settle(self, span: Span, position: int, value: Any) -> Built:

@@ -129,8 +129,10 @@ class SampleBuilder(Builder):
     def _build_step(self, getter: Getter, span: Span, position: int) -> Built:
         substitution = self.finish.substitution(span, position)
         while True:
+            began = self.times.clock()
             got = self._get(getter, substitution.samples)
-            built = self._settle(span, position, substitution, got)
+            self.times.add_read(began)
+            built = self.assemble(self._settle, span, position, substitution, got)
             if built is not None:
                 return built
 
@@ -143,7 +145,7 @@ class SampleBuilder(Builder):
         while True:
             got = await self._get_awaited(getter, substitution.samples)
             # Collating copies megabytes, so it leaves the loop for a reader thread.
-            built = await self.off_loop(self._settle, span, position, substitution, got)
+            built = await self.assemble_off_loop(self._settle, span, position, substitution, got)
             if built is not None:
                 return built
 
@@ -167,9 +169,11 @@ class SampleBuilder(Builder):
         if getter.fetch is None:
             assert getter.awaited is not None
             return await self._attempt_each(getter.awaited, samples)
+        began = self.times.clock()
         raw = _of_length(await attempt_awaited(getter.fetch, list(samples)), samples, "fetch")
+        self.times.add_read(began)
         if not isinstance(raw, Raised):
-            return list(await self.off_loop(_decode_all, getter.decode, raw))
+            return list(await self.assemble_off_loop(_decode_all, getter.decode, raw))
         if isinstance(raw.error, RowErrors):
             return _bad_rows(raw.error, samples)
         # Only bad data can be read again to find its row; a store that is down would be asked
@@ -184,11 +188,15 @@ class SampleBuilder(Builder):
     async def _attempt_each(
         self, call: Callable[[Any], Awaitable[Any]], arguments: Sequence[Any]
     ) -> list[Any]:
+        began = self.times.clock()
         if self._is_serial:
-            return [await attempt_awaited(call, argument) for argument in arguments]
-        async with asyncio.TaskGroup() as tasks:
-            made = [tasks.create_task(attempt_awaited(call, each)) for each in arguments]
-        return [task.result() for task in made]
+            got = [await attempt_awaited(call, argument) for argument in arguments]
+        else:
+            async with asyncio.TaskGroup() as tasks:
+                made = [tasks.create_task(attempt_awaited(call, each)) for each in arguments]
+            got = [task.result() for task in made]
+        self.times.add_read(began)
+        return got
 
     # -- collating -----------------------------------------------------------------------
 

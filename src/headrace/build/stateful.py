@@ -1,4 +1,4 @@
-"""Builders around builders: stateful user objects, and steps that are not built at all."""
+"""Builders around builders: user states, steps that are not built, the time of those that are."""
 
 from __future__ import annotations
 
@@ -82,6 +82,24 @@ class PlannedBuilder(Around):
 
     def _unplanned(self, span: Span) -> list[Built] | None:
         return None if span.failure is None else [self.finish.failed(span, 0, span.failure)]
+
+
+class TimedBuilder(Around):
+    """Counts spans in and out; their parts are counted where they happen."""
+
+    def build_blocking(self, span: Span) -> list[Built]:
+        began = self.times.begin()
+        try:
+            return self.inner.build_blocking(span)
+        finally:
+            self.times.end(began, len(span.steps))
+
+    async def build(self, span: Span) -> list[Built]:
+        began = self.times.begin()
+        try:
+            return await self.inner.build(span)
+        finally:
+            self.times.end(began, len(span.steps))
 
 
 class SkippingBuilder(Around):

@@ -56,11 +56,13 @@ class TransformingBuilder(Around):
         return await self._transformed(span, self.inner.build_blocking(span))
 
     async def _transformed(self, span: Span, built: list[Built]) -> list[Built]:
+        began = self.times.clock()
         async with asyncio.TaskGroup() as tasks:
             made = [
                 tasks.create_task(self._transformed_one(span, position, one))
                 for position, one in enumerate(built)
             ]
+        self.times.add_transform(began, is_assembling=False)
         return [task.result() for task in made]
 
     async def _transformed_one(self, span: Span, position: int, built: Built) -> Built:
