@@ -42,7 +42,7 @@ class LoopThread:
         self._loop = asyncio.new_event_loop()
         self._jobs: set[_Job] = set()
         self._is_stopping = False
-        self._cause: BaseException = ClosedError("the loader was closed")
+        self._death: BaseException | None = None
         self._last: asyncio.Task[None] | None = None
         try:
             self.thread = start_thread(self._serve, name)
@@ -130,7 +130,7 @@ class LoopThread:
         try:
             self._loop.run_forever()
         except BaseException as error:  # noqa: BLE001 - told to whoever waits
-            self._cause = error
+            self._death = error
         self._is_stopping = self.has_ended = True
         try:
             self._loop.run_until_complete(self._cancel_others())
@@ -139,12 +139,12 @@ class LoopThread:
             self._loop.close()
             # Those that had not begun; the others have told their end themselves.
             for job in list(self._jobs):
-                job.on_error(self._cause)
+                job.on_error(self._end())
 
     def _begin(self, job: _Job) -> None:
         if job.is_cancelled or self._is_stopping:
             self._jobs.discard(job)
-            job.on_error(self._cause)
+            job.on_error(self._end())
         else:
             job.task = self._loop.create_task(self._run(job))
 
@@ -153,12 +153,19 @@ class LoopThread:
             await job.main()
         except asyncio.CancelledError as error:
             was_asked_for = job.is_cancelled or self._is_stopping
-            job.on_error(self._cause if was_asked_for else error)
+            job.on_error(self._end() if was_asked_for else error)
             raise
         except BaseException as error:  # noqa: BLE001 - whoever waits raises it
             job.on_error(error)
         finally:
             self._jobs.discard(job)
+
+    def _end(self) -> BaseException:
+        """Say why the loop runs nothing any more.
+
+        Afresh to each who waits: an error that is raised keeps the frames of whoever met it.
+        """
+        return self._death or ClosedError("the loader was closed")
 
     async def _until_cancelled_ended(self) -> None:
         tasks = [job.task for job in self._jobs if job.is_cancelled and job.task is not None]
