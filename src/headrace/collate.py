@@ -108,7 +108,12 @@ def default_collate(
     return Columns(tuple(names), tuple(columns), len(samples), structure)
 
 
-def as_columns(value: Any, rows: int | None, what: str = "the collate function") -> Columns:
+def as_columns(
+    value: Any,
+    rows: int | None,
+    what: str = "the collate function",
+    own_parts: bool = False,
+) -> Columns:
     """Check what user code gave as a batch and name its columns.
 
     Tensors stay as they are; arrays become tensors, shared where that is safe. What holds no
@@ -120,14 +125,17 @@ def as_columns(value: Any, rows: int | None, what: str = "the collate function")
         value: A tensor, array, nesting of these, Columns or Batch.
         rows: How many rows there must be; None takes the count of the first tensor.
         what: Who made it, for messages.
+        own_parts: Copy columns that are parts of larger memory, since a dataset may give out
+            slices of what it keeps.
 
     Raises:
         CollateError: No tensor among the columns, or a column of other length.
     """
     if isinstance(value, Batch):
         value = Columns(value.names, value.columns, value.num_rows, value.structure)
+    as_column = _as_own_column if own_parts else _as_column
     if isinstance(value, Columns):
-        values = tuple(map(_as_column, value.values))
+        values = tuple(map(as_column, value.values))
         return _checked(replace(value, values=values), rows, what)
     names: list[str] = []
     columns: list[Any] = []
@@ -136,7 +144,7 @@ def as_columns(value: Any, rows: int | None, what: str = "the collate function")
         level = level_of(part) if _holds_tensor(part) else None
         if level is None:
             names.append(name or ROOT_NAME)
-            columns.append(_as_column(part))
+            columns.append(as_column(part))
             return LEAF
         kind, keys = level
         inner = zip(keys, parts_of(part, kind, keys), strict=True)
@@ -263,6 +271,16 @@ def _as_column(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     return to_tensor(value) if isinstance(form_of(value), tuple) else list(value)
+
+
+def _as_own_column(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and value.base is not None:
+        value = value.copy()
+    column = _as_column(value)
+    if isinstance(column, torch.Tensor) and column.layout is torch.strided:
+        own_bytes = column.numel() * column.element_size()
+        return column if column.untyped_storage().nbytes() == own_bytes else column.clone()
+    return column
 
 
 def _checked(columns: Columns, rows: int | None, what: str) -> Columns:

@@ -72,7 +72,7 @@ class OpaqueBuilder(Builder):
         if isinstance(value, Raised):
             return self.finish.failed(span, position, value.error)
         rows = span.rows(position)
-        columns = attempt(as_columns, value, rows.stop - rows.start, "get_batch")
+        columns = attempt(as_columns, value, rows.stop - rows.start, "get_batch", True)
         if isinstance(columns, Raised):
             return self.finish.failed(span, position, columns.error)
         self._estimate.add(bytes_in(columns.values))
