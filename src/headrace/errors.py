@@ -270,5 +270,18 @@ class ReaderDiedError(HeadraceError, RuntimeError):
     """A thread or the loop of headrace ended by an error of its own; the fault is ours."""
 
 
+class ChildDiedError(HeadraceError, RuntimeError):
+    """A process that was started for a part of the work ended before it was done.
+
+    Attributes:
+        exit_code: What it ended with; the negative number of a signal that killed it.
+    """
+
+    def __init__(self, what: str, exit_code: int, last_words: str) -> None:
+        self.exit_code = exit_code
+        said = f" It wrote:\n{last_words}" if last_words else " It wrote nothing."
+        super().__init__(f"{what} ended with exit code {exit_code}.{said}")
+
+
 class WouldWait(HeadraceError, BlockingIOError):  # noqa: N818 - a signal, not a failure
     """A `_nowait` call could not finish at once."""
