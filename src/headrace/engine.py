@@ -132,7 +132,8 @@ class Engine:
                 logger.info("running as workers=0: %s", error)
                 self.close_run()
                 self._workers = 0
-        inline = InlineRun(order, builder, self.opened, self._private_loop, start, end)
+        steps = self._span_steps(builder, 1)
+        inline = InlineRun(order, builder, self.opened, self._private_loop, start, end, steps)
         self._become(inline)
         return inline
 
@@ -159,10 +160,14 @@ class Engine:
         bound_bytes = max(self.settings.ring_bytes, 2 * self._builder.step_bytes)
         ring = Ring(slots, Grants(bound_bytes, self._share))
         builders = WAITING_BUILDERS if self._builder.waits else self._workers
-        steps = 1
-        if builder.joins_steps and not self.settings.is_serial:
-            steps = span_steps_for(builder.step_bytes, self.prefetch, builders)
+        steps = self._span_steps(builder, builders)
         return Run(ring, Plan(ring, order, steps), builder)
+
+    def _span_steps(self, builder: Builder, builders: int) -> int:
+        """Give the longest span where so many builders share the read-ahead."""
+        if self.settings.is_serial or not builder.joins_steps:
+            return 1
+        return span_steps_for(builder.step_bytes, self.prefetch, builders)
 
     def _serve_on_loop(self, run: Run) -> None:
         opened, most_spans = self.opened, 1 if self.settings.is_serial else None

@@ -12,7 +12,7 @@ from headrace.build.builder import Builder
 from headrace.build.built import Built
 from headrace.build.opened import OpenedDataset
 from headrace.errors import CannotStartThreadError, ClosedError, LoopRunningError
-from headrace.plan import Order
+from headrace.plan import Order, Span
 from headrace.ring.ring import EndOfRun
 from headrace.threads import start_thread
 
@@ -121,7 +121,7 @@ def cancel_from_outside(task: asyncio.Task[Any]) -> None:
 
 
 class InlineRun:
-    """Steps built when they are asked for, one at a time.
+    """Steps built when they are asked for: one at a time, or a short span where that is cheaper.
 
     Args:
         order: The picks.
@@ -130,6 +130,8 @@ class InlineRun:
         private_loop: Where a waiting builder runs for a blocking consumer.
         start: First step.
         end: First step not to be built; None for an endless run.
+        span_steps: The longest span. Spans grow 1, 2, 4, ... steps, so that neither the first
+            batch nor a consumer that stops soon pays for more than about twice what it takes.
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class InlineRun:
         private_loop: PrivateLoop,
         start: int,
         end: int | None,
+        span_steps: int = 1,
     ) -> None:
         self.next_step = start
         self.end = end
@@ -148,6 +151,9 @@ class InlineRun:
         self._opened = opened
         self._private_loop = private_loop
         self._is_closed = False
+        self._span_steps = span_steps
+        self._ramp_steps = 1
+        self._ahead: dict[int, Built] = {}
         self._blocking: asyncio.Task[Any] | None = None
 
     def take_blocking(self, stalled: Callable[[float], None], stall_s: float) -> Built:
@@ -187,12 +193,19 @@ class InlineRun:
 
     def _take_here(self) -> Built:
         self._check_open()
+        built = self._ahead.pop(self.next_step, None)
+        if built is not None:
+            return built
         self._opened.open_here()
-        return self._builder.build_blocking(self._span())[0]
+        span = self._span(self._ramp_steps)
+        self._ramp_steps = min(self._ramp_steps * 2, self._span_steps)
+        self._ahead = dict(zip(span.steps, self._builder.build_blocking(span), strict=True))
+        return self._ahead.pop(self.next_step)
 
-    def _span(self) -> Any:
-        step = self.next_step
-        return self._order.window(step, self.end).span(range(step, step + 1))
+    def _span(self, steps: int = 1) -> Span:
+        first = self.next_step
+        window = self._order.window(first, self.end)
+        return window.span(range(first, min(first + steps, window.steps.stop)))
 
     def _check_open(self) -> None:
         if self._is_closed or (self.end is not None and self.next_step >= self.end):
@@ -201,6 +214,7 @@ class InlineRun:
     def close(self) -> None:
         """Build no more; a blocking take that waits on another thread ends."""
         self._is_closed = True
+        self._ahead = {}
         task = self._blocking
         if task is not None:
             cancel_from_outside(task)
