@@ -383,7 +383,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), process_budget() is budg
 """
 
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=80, check=False
     )
 
     assert (ended.stdout, ended.stderr) == ("3 True\n", "")

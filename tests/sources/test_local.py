@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gc
 import os
@@ -30,8 +31,10 @@ async def source(tmp_path: Path) -> AsyncIterator[LocalSource]:
 
 def open_files(folder: Path) -> list[str]:
     """Names of the files below a folder that this process has open."""
-    links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
-    paths = [os.readlink(link) for link in links if os.path.lexists(link)]
+    paths = []
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile by another thread
+            paths.append(os.readlink(f"/proc/self/fd/{name}"))
     return sorted(Path(path).name for path in paths if path.startswith(f"{folder}/"))
 
 

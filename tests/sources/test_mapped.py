@@ -95,7 +95,7 @@ print(sum(int(array[0]) for array in arrays))
 """
 
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=80, check=False
     )
 
     assert (ended.stdout, ended.stderr) == ("719400\n", "")
@@ -213,7 +213,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), source.array("shard", np
 """
 
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=80, check=False
     )
 
     assert (ended.stdout, ended.stderr) == ("57 3\n", "")
