@@ -13,7 +13,7 @@ from headrace.batch import Batch
 from headrace.build.built import Built
 from headrace.errors import ClosedError, ForkedError, LoopRunningError, SecondConsumerError
 from headrace.ring.ring import EndOfRun
-from headrace.threads import reap
+from headrace.threads import leave_if_ending, reap
 
 
 class Steps(Protocol):
@@ -113,7 +113,7 @@ class BatchStream:
             except (LoopRunningError, SecondConsumerError):
                 raise  # the caller's mistake; the stream is as it was
             except Exception:
-                self.close()
+                self._give_up()
                 raise
             except BaseException:
                 self._owner.waited_in_vain(asked)
@@ -139,7 +139,7 @@ class BatchStream:
             except SecondConsumerError:
                 raise  # the caller's mistake; the stream is as it was
             except Exception:
-                self.close()
+                self._give_up()
                 raise
             except BaseException:
                 self._owner.waited_in_vain(asked)
@@ -183,7 +183,7 @@ class BatchStream:
             steps.next_step = step + 1
             return self._owner.accept(step, built, asked)
         except BaseException:
-            self.close()
+            self._give_up()
             raise
 
     def _stalled(self, waited_s: float) -> None:
@@ -223,6 +223,10 @@ class BatchStream:
         """Do as `close`."""
         self.close()
 
+    def _give_up(self) -> None:
+        self.close()
+        leave_if_ending()
+
     def _lost(self) -> None:
         """Meet the end of the run before the end of the stream: somebody closed it."""
         ended_by_us = self._is_ended
@@ -230,6 +234,7 @@ class BatchStream:
         if self._stolen_by:
             raise ClosedError(f"this stream was closed when {self._stolen_by}")
         if not ended_by_us:
+            leave_if_ending()
             raise ClosedError("the loader was closed while this stream was in use")
 
     def _end(self) -> None:

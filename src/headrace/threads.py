@@ -115,6 +115,15 @@ def exit_left_s() -> float:
     return EXIT_S if _exit_ends is None else max(0.0, _exit_ends - time.monotonic())
 
 
+def leave_if_ending() -> None:
+    """End the calling thread if it is a daemon and the program is ending.
+
+    Python stops daemon threads anyway in a moment. An error would only be printed.
+    """
+    if _exit_ends is not None and threading.current_thread().daemon:
+        raise SystemExit
+
+
 def _close_all() -> None:
     """Run every closer, also after one failed; the first error is then reported by atexit."""
     global _exit_ends

@@ -1,0 +1,37 @@
+"""Fixtures of the lifecycle tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.lifecycle.children import Child, Ended, Zygote
+
+
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    """A process that has imported everything."""
+    made = Zygote()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def start(zygote: Zygote) -> Iterator[Callable[[str], Child]]:
+    """Start a program of its own; what is left of it after the test is killed."""
+    children: list[Child] = []
+
+    def started(script: str) -> Child:
+        children.append(zygote.start(script))
+        return children[-1]
+
+    yield started
+    for child in children:
+        child.__exit__(None, None, None)
+
+
+@pytest.fixture
+def run(start: Callable[[str], Child]) -> Callable[[str], Ended]:
+    """Run a program of its own to its end."""
+    return lambda script: start(script).end()
