@@ -108,8 +108,8 @@ class Engine:
         self._loop: LoopThread | None = None
         self._private_loop = PrivateLoop()
         self._reaping = Reaping()
-        self._calls = BlockingCalls(settings.workers, "decode")
         self._workers = 1 if settings.is_serial and settings.workers else settings.workers
+        self._calls = BlockingCalls(self._workers, "decode", self.opened.close_here)
         self._builder = self._make_builder()
         self._share = budget.open_share("ring", 2 * self._builder.step_bytes)
         self._run: Run | InlineRun | None = None
@@ -265,7 +265,9 @@ class Engine:
             return self._sample_builder(rows, lambda: rows, finish, hop)
         if isinstance(dataset, BatchDataset):
             waits = asyncio.iscoroutinefunction(dataset.get_batch)
-            return OpaqueBuilder(lambda: self.opened.here().get_batch, finish, waits, hop)
+            # The loop has opened the dataset itself, and is the only one that calls it.
+            here = (lambda: dataset) if waits else self.opened.here
+            return OpaqueBuilder(lambda: here().get_batch, finish, waits, hop)
         return self._sample_builder(dataset, self.opened.here, finish, hop)
 
     def _sample_builder(
@@ -275,6 +277,7 @@ class Engine:
         waits = Getter(dataset).waits
         return SampleBuilder(
             lambda: Getter(dataset if waits else here()),
+            here,
             finish,
             waits,
             settings.collate,

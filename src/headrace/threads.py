@@ -249,15 +249,19 @@ class BlockingCalls:
     results.
     """
 
-    def __init__(self, threads: int, name: str) -> None:
+    def __init__(
+        self, threads: int, name: str, close_here: Callable[[], object] | None = None
+    ) -> None:
         """Prepare; nothing starts.
 
         Args:
             threads: How many threads at most; 0 runs every call on the caller's loop.
             name: What the threads are named after.
+            close_here: Called on each thread when it ends. It must not hold this object.
         """
         self._threads = threads
         self._name = name
+        self._close_here = close_here
         self._reset()
         at_fork(self._reset)
 
@@ -302,11 +306,14 @@ class BlockingCalls:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._crew = _Crew(self._threads, self._name)
+        self._crew = self._new_crew()
+
+    def _new_crew(self) -> _Crew:
+        return _Crew(self._threads, self._name, self._close_here)
 
     def _dismiss(self) -> _Crew:
         with self._lock:
-            crew, self._crew = self._crew, _Crew(self._threads, self._name)
+            crew, self._crew = self._crew, self._new_crew()
         crew.fail_waiting(ClosedError(f"{self._name}: closed before the call began"))
         crew.stop()
         return crew
@@ -417,10 +424,11 @@ class _Call(Generic[T]):
 class _Crew:
     """The threads between one start and one close, and the calls given to them."""
 
-    def __init__(self, limit: int, name: str) -> None:
+    def __init__(self, limit: int, name: str, close_here: Callable[[], object] | None) -> None:
         self.threads: list[threading.Thread] = []
         self._limit = limit
         self._name = name
+        self._close_here = close_here
         self._calls: SimpleQueue[_Call[object] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._unfinished = 0
@@ -485,11 +493,20 @@ class _Crew:
                 self._unfinished -= 1
             call.tell()
             del call  # an idle thread must not keep the memory that the call wrote to
+        self._close()
         with self._lock:
             self._alive -= 1
             tell = self._on_ended if self._alive == 0 else []
         for ended in tell:
             _quietly(ended)
+
+    def _close(self) -> None:
+        if self._close_here is None:
+            return
+        try:
+            self._close_here()
+        except Exception:
+            logger.exception("closing at the end of a thread failed")
 
 
 def _quietly(tell: Callable[[], object]) -> None:

@@ -58,18 +58,16 @@ class Getter:
         one: `__getitem__`, blocking.
         many: `__getitems__`, blocking.
         awaited: `async get`.
-        fetch: `async fetch` of raw rows, to be followed by `decode`.
-        decode: Gives the sample of a raw row, blocking.
+        fetch: `async fetch` of raw rows, to be followed by the dataset's `decode`.
     """
 
     def __init__(self, dataset: Any) -> None:
         self.fetch: Callable[[list[int]], Awaitable[Sequence[Any]]] | None = None
-        self.decode: Callable[[Any], Any] | None = None
         self.awaited: Callable[[int], Awaitable[Any]] | None = None
         self.many: Callable[[list[int]], Sequence[Any]] | None = None
         self.one: Callable[[int], Any] | None = None
         if hasattr(dataset, "fetch") and hasattr(dataset, "decode"):
-            self.fetch, self.decode = dataset.fetch, dataset.decode
+            self.fetch = dataset.fetch
         elif asyncio.iscoroutinefunction(getattr(dataset, "get", None)):
             self.awaited = dataset.get
         elif hasattr(dataset, "__getitems__"):
@@ -89,6 +87,7 @@ class SampleBuilder(Builder):
     Args:
         getter: Gives the samples; asked for on the calling thread, since each reader thread may
             have a copy of the dataset of its own.
+        here: Gives the dataset that the calling thread has open, to decode by it.
         hop: Runs a blocking call of a waiting build on a reader thread.
         is_serial: Whether awaited samples are got one after another, not all at once.
     """
@@ -96,6 +95,7 @@ class SampleBuilder(Builder):
     def __init__(
         self,
         getter: Callable[[], Getter],
+        here: Callable[[], Any],
         finish: Finish,
         waits: bool,
         collate: Collator | None = None,
@@ -106,6 +106,7 @@ class SampleBuilder(Builder):
         super().__init__(finish, hop)
         self._is_serial = is_serial
         self._getter = getter
+        self._here = here
         self._waits = waits
         self._collate = collate
         self._sample_transform = sample_transform
@@ -173,7 +174,7 @@ class SampleBuilder(Builder):
         raw = _of_length(await attempt_awaited(getter.fetch, list(samples)), samples, "fetch")
         self.times.add_read(began)
         if not isinstance(raw, Raised):
-            return list(await self.assemble_off_loop(_decode_all, getter.decode, raw))
+            return await self.assemble_off_loop(self._decode_all, raw)
         if isinstance(raw.error, RowErrors):
             return _bad_rows(raw.error, samples)
         # Only bad data can be read again to find its row; a store that is down would be asked
@@ -184,6 +185,13 @@ class SampleBuilder(Builder):
         return _blame(
             raw, [_of_length(got, [i], "fetch") for got, i in zip(alone, samples, strict=True)]
         )
+
+    def _decode_all(self, raw: list[Any]) -> list[Any] | Raised:
+        """Give the samples of raw rows, on a thread that decodes."""
+        here = attempt(self._here)
+        if isinstance(here, Raised):
+            return here
+        return [attempt(here.decode, row) for row in raw]
 
     async def _attempt_each(
         self, call: Callable[[Any], Awaitable[Any]], arguments: Sequence[Any]
@@ -241,10 +249,6 @@ class SampleBuilder(Builder):
 
 def _has_raised(got: list[Any]) -> bool:
     return any(isinstance(sample, Raised) for sample in got)
-
-
-def _decode_all(decode: Callable[[Any], Any], rows: list[Any]) -> list[Any]:
-    return [attempt(decode, row) for row in rows]
 
 
 def _of_length(got: Any, samples: list[int], what: str) -> list[Any] | Raised:
