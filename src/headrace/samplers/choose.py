@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace import config
 from headrace.errors import ConfigError
 from headrace.samplers.sampler import Sampler
 from headrace.samplers.sequential import Sequential
@@ -33,8 +34,11 @@ def choose_sampler(
     Raises:
         ConfigError: Knobs are missing or contradict each other.
     """
+    augment = max(1, config.integer("augment", augment, 0))
+    if batch_size is not None:
+        batch_size = config.integer("batch_size", batch_size, 1)
     if sampler is not None:
-        if augment not in (0, 1):
+        if augment > 1:
             raise ConfigError(
                 "augment",
                 "1 beside a sampler of your own",
@@ -46,7 +50,7 @@ def choose_sampler(
         raise ConfigError("batch_size", "an int >= 1", None)
     drop = shuffle if drop_last is None else bool(drop_last)
     kind = Shuffled if shuffle else Sequential
-    knobs = {"drop_last": drop, "augment": max(1, augment)}
+    knobs = {"drop_last": drop, "augment": augment}
     if kind is Shuffled:
         return Shuffled(num_samples, batch_size, seed, **knobs)  # type: ignore[arg-type]
     return Sequential(num_samples, batch_size, **knobs)  # type: ignore[arg-type]
@@ -68,6 +72,14 @@ def _own(
             "batch_size",
             f"{sampler.global_batch_size}, as the sampler has",
             batch_size,
+            "Leave it out beside a sampler of headrace.",
+        )
+    drops = getattr(sampler, "drop_last", drop_last)
+    if drop_last is not None and drop_last != drops:
+        raise ConfigError(
+            "drop_last",
+            f"{drops}, as the sampler has",
+            drop_last,
             "Leave it out beside a sampler of headrace.",
         )
     if sampler.num_samples > num_samples:

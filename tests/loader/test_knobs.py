@@ -1,0 +1,58 @@
+"""Knobs of the order that cannot work are refused by name when the loader is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+
+DATA = np.arange(100)
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, True, 2.5, "8", None])
+def test_a_batch_size_is_a_whole_number_above_zero(batch_size: Any) -> None:
+    """0, a flag and a fraction are none (U-01)."""
+    with pytest.raises(hr.ConfigError, match=r"^batch_size: wanted an int >= 1, got"):
+        hr.Loader(DATA, batch_size)
+
+
+@pytest.mark.parametrize("augment", [-3, True, 1.5])
+def test_augment_is_a_whole_number(augment: Any) -> None:
+    """A negative count, a flag and a fraction are refused."""
+    with pytest.raises(hr.ConfigError, match=r"^augment: wanted an int >= 0, got"):
+        hr.Loader(DATA, 8, augment=augment)
+
+
+def test_no_views_count_as_one() -> None:
+    """`augment=0` is the plain order (U-15)."""
+    with hr.Loader(DATA, 10, augment=0) as none, hr.Loader(DATA, 10) as one:
+        assert none.num_picks == one.num_picks == 100
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"batch_size": 7}, "batch_size: wanted 10, as the sampler has, got 7."),
+        ({"drop_last": False}, "drop_last: wanted True, as the sampler has, got False."),
+        ({"augment": 2}, "augment: wanted 1 beside a sampler of your own, got 2."),
+    ],
+)
+def test_a_knob_that_the_sampler_decides_may_not_contradict_it(
+    knobs: dict[str, Any], message: str
+) -> None:
+    """What would be passed over is refused (U-03, U-25)."""
+    with pytest.raises(hr.ConfigError) as caught:
+        hr.Loader(DATA, sampler=hr.Shuffled(100, 10), **knobs)
+
+    assert str(caught.value).startswith(message)
+
+
+def test_a_knob_that_agrees_with_the_sampler_is_welcome() -> None:
+    """The same batch size and drop_last may be said twice."""
+    sampler = hr.Shuffled(100, 10, drop_last=False)
+
+    with hr.Loader(DATA, 10, sampler=sampler, drop_last=False) as loader:
+        assert loader.sampler is sampler
