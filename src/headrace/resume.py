@@ -133,15 +133,19 @@ def restore(
         with_content: Whether the loader hashes content.
 
     Raises:
-        StateError: Fields differ that are not allowed to; it names each with both values.
-        ConfigError: The sampler cannot change its schedule that way.
+        StateError: Fields differ that are not allowed to, or that the sampler cannot change; it
+            names each with both values.
     """
     saved = _compared(state, identity, sampler, allow)
     step = saved.next_step
     sampler = _at_epoch(sampler, saved)
-    _check_place(_as_it_was(sampler, saved), saved)
     schedule, revisions = _changed(saved, identity, sampler, allow)
-    under = _under(sampler, schedule, revisions)
+    try:
+        before = _under(sampler, saved.schedule, saved.revisions)
+        under = _under(sampler, schedule, revisions)
+    except ConfigError as error:
+        raise _cannot_change(saved, identity, error) from error
+    _check_place(before, saved)
     _check_goes_on(under, saved, identity)
     content = (saved.content or History(step)) if with_content else None
     cursor = Cursor(
@@ -166,11 +170,15 @@ def verify(state: Mapping[str, Any], identity: Identity, sampler: Sampler) -> in
     """
     saved = _compared(state, identity, sampler, ALLOWED)
     at_epoch = _at_epoch(sampler, saved)
-    _check_place(_as_it_was(at_epoch, saved), saved)
     first, last = saved.history.from_step, saved.next_step
-    # A sampler that was set to the epoch of the state cannot draw those before it.
-    began_before = first < last and _locate(sampler, first)[0] < saved.epoch
-    order = _as_it_was(sampler if began_before else at_epoch, saved)
+    try:
+        order = _under(at_epoch, saved.schedule, saved.revisions)
+        _check_place(order, saved)
+        # A sampler that was set to the epoch of the state cannot draw those before it.
+        if first < last and _locate(order, first)[0] < saved.epoch:
+            order = _under(sampler, saved.schedule, saved.revisions)
+    except ConfigError as error:
+        raise _cannot_change(saved, identity, error) from error
     replayed = _replayed(order, range(first, last), saved.skips)
     if replayed != saved.history:
         raise StateError(
@@ -289,15 +297,13 @@ def _check_goes_on(sampler: Sampler, saved: SavedState, identity: Identity) -> N
         _locate(sampler, saved.next_step)
     except ValueError as error:
         found = {"global_batch": (saved.facts["global_batch"], identity.global_batch)}
-        raise StateError(found, f"{error}.") from error
+        raise StateError(found, str(error)) from error
 
 
-def _as_it_was(sampler: Sampler, saved: SavedState) -> Sampler:
-    """Give the order under which a state was saved."""
-    try:
-        return _under(sampler, saved.schedule, saved.revisions)
-    except ConfigError as error:
-        raise StateError({"schedule": (list(saved.schedule), error.wanted)}) from error
+def _cannot_change(saved: SavedState, identity: Identity, error: ConfigError) -> StateError:
+    """Give the error of a sampler that cannot follow the schedule; it names what changed."""
+    found = differences(saved.facts, identity)
+    return StateError(found or {"schedule": (list(saved.schedule), error.wanted)}, str(error))
 
 
 def _under(sampler: Sampler, schedule: Schedule, revisions: tuple[int, ...]) -> Sampler:
