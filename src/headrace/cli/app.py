@@ -46,7 +46,11 @@ def headrace(
 def demo(
     steps: Annotated[
         int | None,
-        typer.Option(min=LEAST_STEPS, help="Training steps in all.", show_default=str(FULL.steps)),
+        typer.Option(
+            min=LEAST_STEPS,
+            help="Training steps in all.",
+            show_default=f"{FULL.steps}; {QUICK.steps} with --quick",
+        ),
     ] = None,
     folder: Annotated[
         Path | None,

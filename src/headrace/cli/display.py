@@ -57,17 +57,17 @@ class Totals:
         self.tokens = 0
 
     def figures(self, step: Stepped) -> str:
-        """Give loss, pace and waiting so far, in words."""
+        """Give the loss, and so far: the pace, and the share of time spent waiting for data."""
         self.tokens += step.tokens
         pace = self.tokens / step.elapsed_s
         wait_share = (step.first_wait_s + step.wait_s) / step.elapsed_s
-        return f"loss {step.loss:.3f}, {pace:,.0f} tokens/s, {wait_share:.1%} waiting for data"
+        return f"loss {step.loss:.3f}, {pace:,.0f} tokens/s, waited {wait_share:.1%}"
 
 
 def _progress(console: Console) -> Progress:
     return Progress(
         TextColumn("  {task.description}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=14),
         MofNCompleteColumn(),
         TextColumn("{task.fields[figures]}"),
         console=console,

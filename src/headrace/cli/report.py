@@ -51,7 +51,7 @@ def _sentences(proof: Proof) -> Iterator[str]:
     how = "equal to the last bit" if redone.largest_difference == 0 else "equal up to rounding"
     if not redone.agrees:
         how = f"DIFFERENT by up to {redone.largest_difference:.3g}"
-    yield f"Losses of the {redone.steps} steps done twice: {how}."
+    yield f"Losses of the steps done twice ({redone.steps}): {how}."
     yield (
         "The stream is identical."
         if proof.is_identical
