@@ -150,14 +150,34 @@ def _class_for(kind: type[BaseException]) -> type[SampleError]:
 def _make_class(kind: type[BaseException]) -> type[SampleError]:
     if not issubclass(kind, Exception) or issubclass(kind, _CONTROL):
         return SampleError
+
+    def reduce(error: SampleError) -> tuple[Any, ...]:
+        return _unpickled, (kind, error.args, error.__dict__)
+
+    # Text as of any exception: KeyError would show the repr of the sentence.
+    body = {
+        "__module__": SampleError.__module__,
+        "__reduce__": reduce,
+        "__str__": Exception.__str__,
+    }
     bases = (SampleError,) if issubclass(SampleError, kind) else (SampleError, kind)
     try:
-        made = type(f"Sample{kind.__name__}", bases, {"__module__": SampleError.__module__})
+        made = type(f"Sample{kind.__name__}", bases, body)
         made(0, 0, "", "")
         return made
-    except TypeError:
+    except Exception:  # noqa: BLE001 - a constructor of the user may raise anything
         # Some classes have a layout or constructor of their own (UnicodeDecodeError).
         return SampleError
+
+
+def _unpickled(
+    kind: type[BaseException], args: tuple[Any, ...], facts: dict[str, Any]
+) -> SampleError:
+    made = _class_for(kind)
+    error = made.__new__(made)
+    error.args = args
+    error.__dict__.update(facts)
+    return error
 
 
 def _user_line(error: BaseException) -> str:
