@@ -44,6 +44,7 @@ from headrace.errors import (
     StateError,
     TooManyBadSamplesError,
 )
+from headrace.explain import Explanation
 from headrace.loader import Loader, PickOrigin
 from headrace.pick import PickKey, PickKeys, Picks
 from headrace.rng import SampleRng, derive, mix
@@ -76,6 +77,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "Dataset",
+    "Explanation",
     "ForkedError",
     "FormatError",
     "HeadraceError",

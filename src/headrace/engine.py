@@ -33,6 +33,7 @@ from headrace.datasets.dataset import BatchDataset, BulkDataset
 from headrace.datasets.foreign import ThreadCopies
 from headrace.datasets.row_samples import BlockingRowSamples, WaitingRowSamples
 from headrace.errors import CannotStartThreadError, ClosedError
+from headrace.explain import Setup
 from headrace.inline import InlineRun, PrivateLoop
 from headrace.loop_thread import LoopThread, Main
 from headrace.plan import Order, Plan, span_steps_for
@@ -385,6 +386,17 @@ class Engine:
     def top_frames(self) -> dict[str, str]:
         """Give the line that each reader is at."""
         return top_frames(self.threads())
+
+    @property
+    def setup(self) -> Setup:
+        """How steps are built, for an explanation."""
+        return Setup(
+            workers=self._workers,
+            prefetch_steps=self.prefetch,
+            is_bulk=self._builder.joins_steps,
+            is_serial=self.settings.is_serial,
+            waits=self._builder.waits,
+        )
 
     def counters(self) -> dict[str, float]:
         """Give the numbers of the ring and the blocks."""

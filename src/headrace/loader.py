@@ -37,6 +37,7 @@ from headrace.errors import (
     PurityError,
     TooManyBadSamplesError,
 )
+from headrace.explain import Explanation, explain
 from headrace.landing import Landing
 from headrace.resume import (
     LISTED_BAD_SAMPLES,
@@ -755,6 +756,17 @@ class Loader:
             "samples_dropped": self.samples_dropped,
             **self._engine.counters(),
         }
+
+    def explain(self, since: Mapping[str, float] | None = None) -> Explanation:
+        """Tell what holds the run up, from measured times; from any thread.
+
+        Args:
+            since: What `stats()` gave earlier: tell about the time from then on.
+
+        Raises:
+            ConfigError: `since` is not an earlier reading of this loader.
+        """
+        return explain(self.stats(), since, self._engine.setup)
 
     # -- the end -------------------------------------------------------------------------
 
