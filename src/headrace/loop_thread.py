@@ -132,19 +132,28 @@ class LoopThread:
         except BaseException as error:  # noqa: BLE001 - told to whoever waits
             self._death = error
         self._is_stopping = self.has_ended = True
+        # Before the tasks are cancelled, so that whoever waits hears of the cause.
+        self._tell_all()
         try:
             self._loop.run_until_complete(self._cancel_others())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
-            # Those that had not begun; the others have told their end themselves.
-            for job in list(self._jobs):
-                job.on_error(self._end())
+            self._tell_all()
+
+    def _tell_all(self) -> None:
+        for job in list(self._jobs):
+            self._tell(job, self._end())
+
+    def _tell(self, job: _Job, error: BaseException) -> None:
+        """Tell of the end of a job, once."""
+        if job in self._jobs:
+            self._jobs.discard(job)
+            job.on_error(error)
 
     def _begin(self, job: _Job) -> None:
         if job.is_cancelled or self._is_stopping:
-            self._jobs.discard(job)
-            job.on_error(self._end())
+            self._tell(job, self._end())
         else:
             job.task = self._loop.create_task(self._run(job))
 
@@ -153,11 +162,11 @@ class LoopThread:
             await job.main()
         except asyncio.CancelledError as error:
             was_asked_for = job.is_cancelled or self._is_stopping
-            job.on_error(self._end() if was_asked_for else error)
+            self._tell(job, self._end() if was_asked_for else error)
             raise
         except BaseException as error:  # noqa: BLE001 - whoever waits raises it
-            job.on_error(error)
-        finally:
+            self._tell(job, error)
+        else:
             self._jobs.discard(job)
 
     def _end(self) -> BaseException:

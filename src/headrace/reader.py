@@ -138,9 +138,9 @@ class Run:
         try:
             return await self.builder.build(span)
         except asyncio.CancelledError as error:
-            # We cancel only what is closed. User code may cancel any task of the loop: its
-            # steps would then never be filled, and the consumer would wait for ever.
-            if self.ring.slots.is_closed:
+            # We cancel only what is closed or has failed. User code may cancel any task of the
+            # loop: its steps would then never be filled, and the consumer would wait for ever.
+            if self.ring.slots.is_closed or self.ring.failure is not None:
                 raise
             finish = self.builder.finish
             return [finish.failed(span, at, error) for at in range(len(span.steps))]

@@ -46,6 +46,7 @@ class Gated:
         self.seen: set[threading.Thread] = set()
         self.given = 0
         self._lock = threading.Lock()
+        self._watching: list[tuple[int, Callable[[], object]]] = []
 
     def __len__(self) -> int:
         return self.num_samples
@@ -67,9 +68,19 @@ class Gated:
             await self.gate.wait()
         self._count(indices)
 
+    def when_given(self, count: int, call: Callable[[], object]) -> None:
+        """Have a function called once so many samples have been given, from any thread."""
+        with self._lock:
+            self._watching.append((count, call))
+        self._count([])
+
     def _count(self, indices: Collection[int]) -> None:
         with self._lock:
             self.given += len(indices)
+            reached = [watch for watch in self._watching if watch[0] <= self.given]
+            self._watching = [watch for watch in self._watching if watch[0] > self.given]
+        for _, call in reached:
+            call()
 
 
 class Items(Gated):
