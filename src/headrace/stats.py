@@ -77,27 +77,23 @@ class LoaderStats:
             self._begun_at = None
             self._is_first_step = True
         else:
-            self._used(asked - self._given_at - self._in_vain_s)
-            self._waited(taken - asked + self._in_vain_s)
+            consumer_s = asked - self._given_at - self._in_vain_s
+            if self._is_first_step:
+                self._is_first_step = False
+                self.first_consumer_s = consumer_s
+            else:
+                self.consumer_s += consumer_s
+                self.consumer_steps += 1
+            wait_s = taken - asked + self._in_vain_s
+            self.wait_s += wait_s
+            self._waits[self._num_waits % KEPT_WAITS] = wait_s
+            self._num_waits += 1
         self._in_vain_s = 0.0
         self._given_at = self.clock()
 
     def waited_in_vain(self, asked: float) -> None:
         """Count a wait that ends now without a batch towards that of the next batch."""
         self._in_vain_s += self.clock() - asked
-
-    def _used(self, consumer_s: float) -> None:
-        if self._is_first_step:
-            self._is_first_step = False
-            self.first_consumer_s = consumer_s
-        else:
-            self.consumer_s += consumer_s
-            self.consumer_steps += 1
-
-    def _waited(self, wait_s: float) -> None:
-        self.wait_s += wait_s
-        self._waits[self._num_waits % KEPT_WAITS] = wait_s
-        self._num_waits += 1
 
     def wait_percentiles_s(self, *shares: float) -> list[float]:
         """Give percentiles of the last 2,048 waits, first batches apart; 0.0 without any.
@@ -132,11 +128,31 @@ class LoaderStats:
         }
 
 
+class _Parts:
+    """What one thread spent, in seconds; only that thread writes it."""
+
+    __slots__ = ("assembly_s", "read_s", "transform_s")
+
+    def __init__(self) -> None:
+        self.read_s = 0.0
+        self.assembly_s = 0.0
+        self.transform_s = 0.0
+
+
+class _Here(threading.local):
+    """The parts of the calling thread, put on a list with all others."""
+
+    def __init__(self, everyone: list[_Parts]) -> None:
+        self.parts = _Parts()
+        everyone.append(self.parts)
+
+
 class BuildTimes:
     """Where builders spend their time, summed over all of them; safe from any thread.
 
     Parts are counted when they end and steps when their span ends, so a reading may be ahead by
-    what the spans in flight have behind them.
+    what the spans in flight have behind them. A span costs two locks and no more: each thread
+    has sums of its own for the parts.
 
     Args:
         clock: Gives seconds.
@@ -144,10 +160,9 @@ class BuildTimes:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self.clock = clock
+        self._everyone: list[_Parts] = []
+        self._here = _Here(self._everyone)
         self._lock = threading.Lock()
-        self._read_s = 0.0
-        self._assembly_s = 0.0
-        self._transform_s = 0.0
         self._ended_s = 0.0
         self._built_steps = 0
         # Spans in flight, and the integrals over time of (any in flight) and of their number.
@@ -159,51 +174,45 @@ class BuildTimes:
     def begin(self) -> float:
         """Count a span in; give when that was."""
         with self._lock:
-            now = self._advance()
-            self._spans += 1
-            return now
+            return self._change(1)
 
     def end(self, began: float, steps: int) -> None:
         """Count a span out, and its steps as built."""
         with self._lock:
-            now = self._advance()
-            self._spans -= 1
-            self._ended_s += now - began
+            self._ended_s += self._change(-1) - began
             self._built_steps += steps
 
-    def add_read(self, began: float) -> None:
-        """Count a read of the dataset that ends now, or the awaiting of one."""
-        took_s = self.clock() - began
-        with self._lock:
-            self._read_s += took_s
-
-    def add_assembly(self, began: float) -> None:
-        """Count work that ends now and made batches of what was read."""
-        took_s = self.clock() - began
-        with self._lock:
-            self._assembly_s += took_s
-
-    def add_transform(self, began: float, is_assembling: bool) -> None:
-        """Count a batch transform that ends now.
-
-        Args:
-            began: When it began.
-            is_assembling: Whether an assembly lies around it, which will be counted with it.
-        """
-        took_s = self.clock() - began
-        with self._lock:
-            self._transform_s += took_s
-            if is_assembling:
-                self._assembly_s -= took_s
-
-    def _advance(self) -> float:
+    def _change(self, by: int) -> float:
         now = self.clock()
         if self._spans:
             since_s = now - self._seen_at
             self._building_s += since_s
             self._span_s += since_s * self._spans
         self._seen_at = now
+        self._spans += by
         return now
+
+    def add_read(self, began: float) -> None:
+        """Count a read of the dataset that ends now, or the awaiting of one."""
+        self._here.parts.read_s += self.clock() - began
+
+    def add_assembly(self, began: float) -> None:
+        """Count work that ends now and made batches of what was read."""
+        self._here.parts.assembly_s += self.clock() - began
+
+    def add_transform(self, began: float, is_assembling: bool) -> None:
+        """Count a batch transform that ends now.
+
+        Args:
+            began: When it began.
+            is_assembling: Whether an assembly lies around it on this thread, which will be
+                counted with it.
+        """
+        took_s = self.clock() - began
+        parts = self._here.parts
+        parts.transform_s += took_s
+        if is_assembling:
+            parts.assembly_s -= took_s
 
     def numbers(self) -> dict[str, float]:
         """Give the sums up to now as flat numbers.
@@ -215,13 +224,16 @@ class BuildTimes:
             the time with any span in flight. `span_s`: the same, times their number.
         """
         with self._lock:
-            self._advance()
-            parts_s = self._read_s + self._assembly_s + self._transform_s
+            self._change(0)
+            everyone = tuple(self._everyone)
+            read_s = sum(parts.read_s for parts in everyone)
+            assembly_s = sum(parts.assembly_s for parts in everyone)
+            transform_s = sum(parts.transform_s for parts in everyone)
             return {
-                "read_s": self._read_s,
-                "assemble_s": max(0.0, self._assembly_s),
-                "transform_s": self._transform_s,
-                "handover_s": max(0.0, self._ended_s - parts_s),
+                "read_s": read_s,
+                "assemble_s": max(0.0, assembly_s),
+                "transform_s": transform_s,
+                "handover_s": max(0.0, self._ended_s - read_s - assembly_s - transform_s),
                 "built_steps": self._built_steps,
                 "building_s": self._building_s,
                 "span_s": self._span_s,
