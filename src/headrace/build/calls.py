@@ -112,8 +112,10 @@ class _Watched(Generic[T]):
 
     def _check(self, began: float) -> None:
         took_s = time.perf_counter() - began
-        name = getattr(self._call, "__qualname__", repr(self._call))
-        if took_s > SLOW_CALLBACK_S and name not in _warned:
+        if took_s <= SLOW_CALLBACK_S:
+            return
+        name = _name_of(self._call)
+        if name not in _warned:
             _warned.add(name)
             logger.warning(
                 "%s held up the event loop for %.0f ms without an await; every read waits "
@@ -121,6 +123,14 @@ class _Watched(Generic[T]):
                 name,
                 took_s * 1e3,
             )
+
+
+def _name_of(call: Callable[..., Any]) -> str:
+    """Name a function as its author knows it, behind what adapts a dataset of another kind."""
+    subject = getattr(getattr(call, "__self__", None), "subject", None)
+    if subject is not None:
+        return f"{type(subject).__qualname__}.{call.__name__}"
+    return getattr(call, "__qualname__", repr(call))
 
 
 def sample_error(

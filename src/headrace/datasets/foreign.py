@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import pickle
 import types
@@ -28,8 +29,16 @@ _BY_REFERENCE = (
 
 
 def can_share(dataset: Any) -> bool:
-    """Whether all threads may read one object at once."""
-    return bool(getattr(dataset, "thread_safe", True))
+    """Whether all threads may read one object at once; one read on the loop alone is shared."""
+    return bool(getattr(dataset, "thread_safe", True)) or _is_read_on_loop(dataset)
+
+
+def _is_read_on_loop(dataset: Any) -> bool:
+    if hasattr(dataset, "decode"):
+        return False
+    return any(
+        inspect.iscoroutinefunction(getattr(dataset, name, None)) for name in ("get", "get_batch")
+    )
 
 
 class ThreadCopies:
