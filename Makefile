@@ -71,8 +71,9 @@ layers: .venv/stamp-dev
 types: .venv/stamp-dev
 	$(BIN)/mypy
 
+# Not --quiet: it would keep the warnings from --strict.
 docs: .venv/stamp-dev  ## Build the documentation into site/
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: .venv/stamp-dev  ## Serve the documentation on this machine
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

@@ -1,4 +1,4 @@
-"""Makes the pages that exist elsewhere: Home from the README, the reference from docstrings."""
+"""Makes the pages that exist elsewhere: Home, the changelog, and the reference from docstrings."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages themselves."""
-    home = (ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    home = (
+        _text_of("README.md").replace("](docs/", "](").replace("](CHANGELOG.md", "](changelog.md")
+    )
     files.append(File.generated(config, "index.md", content=home))
+    files.append(File.generated(config, "changelog.md", content=_text_of("CHANGELOG.md")))
     modules = _modules()
     rows = [f"| [`{name}`]({name}.md) | {summary} |" for name, summary in modules.items()]
     index = "\n".join(["# Reference", "", "| module | what it gives |", "|---|---|", *rows, ""])
@@ -41,6 +44,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         content = f"# {name}\n\n::: {name}\n"
         files.append(File.generated(config, _page_of(name), content=content))
     return files
+
+
+def _text_of(file: str) -> str:
+    return (ROOT / file).read_text(encoding="utf-8")
 
 
 def _page_of(module: str) -> str:
