@@ -45,7 +45,8 @@ from headrace.errors import (
     TooManyBadSamplesError,
 )
 from headrace.explain import Explanation
-from headrace.loader import Loader, PickOrigin
+from headrace.loader import Loader
+from headrace.origin import PickOrigin
 from headrace.pick import PickKey, PickKeys, Picks
 from headrace.rng import SampleRng, derive, mix
 from headrace.samplers import (

@@ -10,35 +10,34 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 import torch
 
 from headrace import config
+from headrace.assemble import probe_foreign, settings_of, stateful_of
 from headrace.batch import Batch
 from headrace.budget import process_budget
-from headrace.build.bad_samples import BadSamplePolicy, OnBadSample
+from headrace.build.bad_samples import OnBadSample
 from headrace.build.builder import Transform
 from headrace.build.built import Built
 from headrace.build.nested import NestedStates
 from headrace.build.samples import SampleTransform
 from headrace.datasets.adapt import as_dataset
-from headrace.datasets.adapters import Foreign
-from headrace.datasets.dataset import BulkDataset, Location
-from headrace.datasets.foreign import ThreadCopies
-from headrace.datasets.probe import probe_purity
-from headrace.engine import Engine, Settings
+from headrace.datasets.dataset import BulkDataset
+from headrace.engine import Engine
 from headrace.errors import (
     ClosedError,
     ConfigError,
     ForkedError,
-    PurityError,
     TooManyBadSamplesError,
 )
 from headrace.explain import Explanation, explain
 from headrace.landing import Landing
+from headrace.origin import PickOrigin, origins_of
+from headrace.passes import end_of, next_pass, place_of
 from headrace.resume import (
     LISTED_BAD_SAMPLES,
     Position,
@@ -56,33 +55,7 @@ from headrace.threads import reap
 
 logger = logging.getLogger("headrace")
 
-RING_BYTES = 1 << 30
 KEPT_CURSORS = 256
-
-
-@dataclass(frozen=True, slots=True)
-class PickOrigin:
-    """Where one row of a batch came from.
-
-    Attributes:
-        step: Global step.
-        epoch: Epoch of the step.
-        step_in_epoch: Step in that epoch.
-        slot: Row in the global batch.
-        sample: Dataset index.
-        repeat: Which of the `augment` views.
-        location: File or object and byte range, where the dataset can tell.
-        tier: What would serve the bytes now.
-    """
-
-    step: int
-    epoch: int
-    step_in_epoch: int
-    slot: int
-    sample: int
-    repeat: int
-    location: Location | None
-    tier: str
 
 
 class Loader:
@@ -172,10 +145,13 @@ class Loader:
         )
         self._base = base
         self.fingerprint = self.dataset.fingerprint()
-        stateful = _stateful(data, collate, sample_transform, transform)
+        stateful = stateful_of(
+            dataset=data, collate=collate, sample_transform=sample_transform, transform=transform
+        )
         self._identity = identity_of(self.seed, base, self.fingerprint, stateful)
         # A transform that runs on another device runs at delivery, not where batches are built.
-        landed = {} if self._landing.is_host else _popped(stateful, "transform")
+        is_later = "transform" in stateful and not self._landing.is_host
+        landed = {"transform": stateful.pop("transform")} if is_later else {}
         self._landed_states, self._built_states = NestedStates(landed), NestedStates(stateful)
         content = History(0) if content_digest else None
         self._position = Position(
@@ -186,8 +162,20 @@ class Loader:
         )
         self._engine = Engine(
             self.dataset,
-            self._settings(
-                workers, prefetch, ring_bytes, on_bad_sample, names, collate, sample_transform
+            settings_of(
+                self.dataset,
+                self._landing,
+                self._built_states,
+                seed=self.seed,
+                batch_rows=base.global_batch_size,
+                workers=workers,
+                prefetch=prefetch,
+                ring_bytes=ring_bytes,
+                on_bad_sample=on_bad_sample,
+                names=names,
+                collate=collate,
+                sample_transform=sample_transform,
+                pure=pure,
             ),
             process_budget(),
         )
@@ -204,55 +192,6 @@ class Loader:
         self._finalizer = weakref.finalize(self, _drop, self._engine, self._pid)
         self._finalizer.atexit = False
         self._note_dropped()
-
-    def _settings(
-        self,
-        workers: int | None,
-        prefetch: int | None,
-        ring_bytes: int | None,
-        on_bad_sample: OnBadSample,
-        names: Sequence[str] | None,
-        collate: Callable[..., Any] | None,
-        sample_transform: SampleTransform | None,
-    ) -> Settings:
-        count = config.auto_workers() if workers is None else config.integer("workers", workers, 0)
-        serial = bool(self._built_states) or self._pure is False
-        copies = ThreadCopies(self.dataset) if count and not serial else None
-        if copies is not None and copies.sharing == "serial":
-            serial = True
-        if names is not None:
-            self._check_names(tuple(names))
-        return Settings(
-            workers=count,
-            prefetch=None if prefetch is None else config.prefetch(prefetch),
-            ring_bytes=RING_BYTES
-            if ring_bytes is None
-            else config.integer("ring_bytes", ring_bytes, 1),
-            seed=self.seed,
-            batch_rows=self._base.global_batch_size,
-            policy=BadSamplePolicy(
-                config.one_of("on_bad_sample", on_bad_sample, "raise", "replace", "mask"),
-                self.seed,
-                len(self.dataset),
-            ),
-            names=None if names is None else tuple(names),
-            transform=self._landing.host_transform,
-            sample_transform=sample_transform,
-            collate=None if collate is None else _with_keys(collate),
-            with_content=self._landing.hashes_on_host,
-            copies=None if serial or copies is None or copies.sharing != "copies" else copies,
-            is_serial=serial,
-            states=self._built_states,
-        )
-
-    def _check_names(self, names: tuple[str, ...]) -> None:
-        if isinstance(self.dataset, BulkDataset) and not any(
-            column.is_open for column in self.dataset.delivered
-        ):
-            found = [column.name for column in self.dataset.delivered]
-            if len(found) != len(names):
-                wanted = f"{len(found)} names, one for each of {found}"
-                raise ConfigError("names", wanted, list(names))
 
     # -- iterating -----------------------------------------------------------------------
 
@@ -330,7 +269,7 @@ class Loader:
         Raises:
             TypeError: The sampler does not know.
         """
-        steps = self._position.sampler.steps_in(self._locate(self._cursor.next_step)[0])
+        steps = self._position.sampler.steps_in(self._epoch_at())
         if steps is None:
             raise TypeError("the sampler does not know how many batches an epoch has")
         return steps
@@ -362,15 +301,7 @@ class Loader:
     def why(self, step: int) -> list[PickOrigin]:
         """Say where each row of the batch of a global step comes from, without reading it."""
         step = config.integer("step", step, 0)
-        epoch, in_epoch = self._position.sampler.locate(step)
-        picks = self._position.sampler.picks(range(step, step + 1))
-        rows = zip(picks.slot.tolist(), picks.sample.tolist(), picks.repeat.tolist(), strict=True)
-        return [
-            PickOrigin(
-                step, epoch, in_epoch, slot, sample, repeat, self.dataset.locate(sample), "source"
-            )
-            for slot, sample, repeat in rows
-        ]
+        return origins_of(step, self._position.sampler, self.dataset.locate)
 
     def skip_step(self, step: int) -> None:
         """Leave out the batch of a global step that is still to come; the state remembers.
@@ -551,25 +482,14 @@ class Loader:
     # -- the cursor ----------------------------------------------------------------------
 
     def _next_pass(self) -> tuple[int, int]:
-        """Give where the next plain pass starts, and its epoch.
-
-        Four cases: (1) a state was loaded: at the cursor; (2) `set_epoch` named an epoch: at its
-        start; (3) the cursor is inside an epoch, which a break left: the next epoch; (4) the
-        cursor is at the start of an epoch: that one.
-        """
-        step = self._cursor.next_step
-        epoch, in_epoch = self._locate(step)
-        if self._is_resumed:
-            return step, epoch
-        if self._epoch_set is not None:
-            epoch = self._epoch_set
-        elif in_epoch:
-            epoch += 1
-        return self._position.sampler.first_step(epoch), epoch
+        """Give where the next plain pass starts, and its epoch."""
+        return next_pass(
+            self._position.sampler, self._cursor.next_step, self._is_resumed, self._epoch_set
+        )
 
     def _epoch_at(self) -> int:
         """Give the epoch that the cursor is in."""
-        return self._locate(self._cursor.next_step)[0]
+        return place_of(self._position.sampler, self._cursor.next_step)[0]
 
     def _warn_if_earlier(self, epoch: int) -> None:
         if self._is_resumed and epoch < self._epoch_at():
@@ -608,17 +528,8 @@ class Loader:
         if kept is not None:
             kept.close()
 
-    def _locate(self, step: int) -> tuple[int, int]:
-        # Epochs without steps are legal (fewer samples than a batch): the cursor stays at 0.
-        return (
-            (0, 0)
-            if self._position.sampler.steps_in(0) == 0
-            else self._position.sampler.locate(step)
-        )
-
     def _end_of(self, epoch: int) -> int | None:
-        sampler = self._position.sampler
-        return None if sampler.steps_in(epoch) is None else sampler.first_step(epoch + 1)
+        return end_of(self._position.sampler, epoch)
 
     def _planned_end(self, epoch: int) -> int | None:
         """Give how far to read when an epoch is opened: past its end only if more will come."""
@@ -645,17 +556,8 @@ class Loader:
     def _probe_once(self) -> None:
         """Probe a foreign dataset for impurity before the first read of the run."""
         probes, self._probes = self._probes, False
-        dataset = self.dataset
-        if not probes or self._pure is False or self._built_states:
-            return
-        if isinstance(dataset, Foreign) and hasattr(dataset, "__getitem__"):
-            last = len(dataset) - 1
-            try:
-                probe_purity(dataset.__getitem__, sorted({0, last // 2}), repr(dataset))
-            except PurityError:
-                raise
-            except Exception:  # noqa: BLE001 - a bad sample is met again, in its own step
-                return
+        if probes and self._pure is not False and not self._built_states:
+            probe_foreign(self.dataset)
 
     def _note_dropped(self) -> None:
         dropped = self.samples_dropped
@@ -840,34 +742,3 @@ def _serves(steps: Steps, stream: BatchStream) -> bool:
     if steps.end is None:
         return True
     return stream.read_until is not None and stream.read_until <= steps.end
-
-
-def _stateful(*objects: Any) -> dict[str, Any]:
-    """Name the user's objects that have a state to be kept.
-
-    The state of a torch module is its weights, which belong to no place in the data.
-    """
-    roles = ("dataset", "collate", "sample_transform", "transform")
-    return {
-        role: held
-        for role, held in zip(roles, objects, strict=True)
-        if hasattr(held, "state_dict")
-        and hasattr(held, "load_state_dict")
-        and not isinstance(held, torch.nn.Module)
-    }
-
-
-def _popped(objects: dict[str, Any], role: str) -> dict[str, Any]:
-    return {role: objects.pop(role)} if role in objects else {}
-
-
-def _with_keys(collate: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a collate function that takes samples and keys, whatever the user's takes."""
-    try:
-        kinds = [p.kind for p in inspect.signature(collate).parameters.values()]
-    except (TypeError, ValueError):
-        kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if sum(kind in positional for kind in kinds) >= 2 or inspect.Parameter.VAR_POSITIONAL in kinds:
-        return collate
-    return lambda samples, keys: collate(samples)

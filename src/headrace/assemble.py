@@ -1,0 +1,128 @@
+"""From a loader's knobs, checked, to the settings of its engine."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from headrace import config
+from headrace.build.bad_samples import BadSamplePolicy, OnBadSample
+from headrace.build.nested import NestedStates
+from headrace.build.samples import SampleTransform
+from headrace.datasets.adapt import AnyDataset
+from headrace.datasets.adapters import Foreign
+from headrace.datasets.dataset import BulkDataset
+from headrace.datasets.foreign import ThreadCopies
+from headrace.datasets.probe import probe_purity
+from headrace.engine import Settings
+from headrace.errors import ConfigError, PurityError
+from headrace.landing import Landing
+
+# What batches read ahead may hold where nothing is said: a few seconds of most training steps.
+RING_BYTES = 1 << 30
+
+
+def settings_of(
+    dataset: AnyDataset,
+    landing: Landing,
+    states: NestedStates,
+    *,
+    seed: int,
+    batch_rows: int,
+    workers: int | None,
+    prefetch: int | None,
+    ring_bytes: int | None,
+    on_bad_sample: OnBadSample,
+    names: Sequence[str] | None,
+    collate: Callable[..., Any] | None,
+    sample_transform: SampleTransform | None,
+    pure: bool | None,
+) -> Settings:
+    """Check the knobs that decide how batches are built.
+
+    Raises:
+        ConfigError: One is out of its range.
+    """
+    count = config.auto_workers() if workers is None else config.integer("workers", workers, 0)
+    is_serial = bool(states) or pure is False
+    copies = ThreadCopies(dataset) if count and not is_serial else None
+    if copies is not None and copies.sharing == "serial":
+        is_serial = True
+    if names is not None:
+        _check_names(dataset, names)
+    return Settings(
+        workers=count,
+        prefetch=None if prefetch is None else config.prefetch(prefetch),
+        ring_bytes=RING_BYTES
+        if ring_bytes is None
+        else config.integer("ring_bytes", ring_bytes, 1),
+        seed=seed,
+        batch_rows=batch_rows,
+        policy=BadSamplePolicy(
+            config.one_of("on_bad_sample", on_bad_sample, "raise", "replace", "mask"),
+            seed,
+            len(dataset),
+        ),
+        names=None if names is None else tuple(names),
+        transform=landing.host_transform,
+        sample_transform=sample_transform,
+        collate=None if collate is None else _with_keys(collate),
+        with_content=landing.hashes_on_host,
+        copies=None if is_serial or copies is None or copies.sharing != "copies" else copies,
+        is_serial=is_serial,
+        states=states,
+    )
+
+
+def stateful_of(**objects: Any) -> dict[str, Any]:
+    """Pick the user's objects that have a state to be kept, by role.
+
+    The state of a torch module is its weights, which belong to no place in the data.
+    """
+    return {
+        role: held
+        for role, held in objects.items()
+        if hasattr(held, "state_dict")
+        and hasattr(held, "load_state_dict")
+        and not isinstance(held, torch.nn.Module)
+    }
+
+
+def probe_foreign(dataset: AnyDataset) -> None:
+    """Fetch a few samples of a foreign dataset twice and compare.
+
+    Raises:
+        PurityError: They differ, or a global generator moved.
+    """
+    if not isinstance(dataset, Foreign) or not hasattr(dataset, "__getitem__"):
+        return
+    last = len(dataset) - 1
+    try:
+        probe_purity(dataset.__getitem__, sorted({0, last // 2}), repr(dataset))
+    except PurityError:
+        raise
+    except Exception:  # noqa: BLE001 - a bad sample is met again, in its own step
+        return
+
+
+def _check_names(dataset: AnyDataset, names: Sequence[str]) -> None:
+    if isinstance(dataset, BulkDataset) and not any(c.is_open for c in dataset.delivered):
+        found = [column.name for column in dataset.delivered]
+        if len(found) != len(names):
+            wanted = f"{len(found)} names, one for each of {found}"
+            raise ConfigError("names", wanted, list(names))
+
+
+def _with_keys(collate: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a collate function that takes samples and keys, whatever the user's takes."""
+    try:
+        kinds = [p.kind for p in inspect.signature(collate).parameters.values()]
+    except (TypeError, ValueError):
+        kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if sum(kind in positional for kind in kinds) >= 2 or inspect.Parameter.VAR_POSITIONAL in kinds:
+        return collate
+    return lambda samples, keys: collate(samples)
