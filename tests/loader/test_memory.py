@@ -104,8 +104,8 @@ BULK: dict[str, Callable[[], Any]] = {
 def test_a_hundred_steps_make_no_new_block(name: str) -> None:
     """Once the first steps have made theirs, blocks are lent again and again (S1-43, S1-44)."""
     with hr.Loader(BULK[name](), 8, workers=0) as loader:
-        stream = loader.stream(steps=140)
-        for _ in range(40):
+        stream = loader.stream(steps=400)
+        for _ in range(300):
             next(stream)
         before = loader.stats()
         for _ in range(100):
