@@ -245,7 +245,7 @@ def _locate(sampler: Sampler, step: int) -> tuple[int, int]:
 
 
 def _order_check(sampler: Sampler, next_step: int) -> str:
-    if not next_step or sampler.steps_in(0) == 0:
+    if not next_step or sampler.steps_in(0) == 0 or sampler.resume == "none":
         return ""
     if isinstance(sampler, Replayed) and not sampler.locate(next_step)[1]:
         # The epoch before can no longer be drawn once this one was restored.
