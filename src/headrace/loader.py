@@ -312,6 +312,7 @@ class Loader:
         Raises:
             ConfigError: The step has been taken, which the history of the state tells.
         """
+        self._check_process()
         step = config.integer("step", step, 0)
         cursor = self._cursor
         if cursor.history.from_step <= step < cursor.next_step:
@@ -547,9 +548,13 @@ class Loader:
 
     # -- checks --------------------------------------------------------------------------
 
-    def _check_usable(self) -> None:
+    def _check_process(self) -> None:
+        """Refuse a forked child, before any lock that a thread of the parent may hold there."""
         if os.getpid() != self._pid:
             raise ForkedError("a Loader", self._pid)
+
+    def _check_usable(self) -> None:
+        self._check_process()
         if self._engine.is_closed:
             raise ClosedError("the loader is closed; make a new one")
 
@@ -641,6 +646,7 @@ class Loader:
 
     def set_prefetch_depth(self, steps: int) -> None:
         """Move the bound on steps read ahead, at once; at least 1."""
+        self._check_process()
         self._engine.set_prefetch(config.prefetch(steps))
 
     @property
@@ -650,6 +656,7 @@ class Loader:
 
     def stats(self) -> dict[str, float]:
         """Give flat counters; from any thread, in under 50 us."""
+        self._check_process()
         return {
             **self._counts.numbers(),
             **self._engine.times.numbers(),
