@@ -144,6 +144,10 @@ class Run:
                 raise
             finish = self.builder.finish
             return [finish.failed(span, at, error) for at in range(len(span.steps))]
+        except BaseException as error:
+            # Told before the group cancels the other spans, whose steps are not at fault.
+            self.died(error)
+            raise
 
     async def _claimable(self) -> bool:
         loop = asyncio.get_running_loop()
