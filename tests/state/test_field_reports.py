@@ -22,7 +22,8 @@ def ids(taken: Taken) -> list[list[int]]:
 
 
 def test_b01_a_resume_in_the_second_epoch_keeps_its_order() -> None:
-    """Stopped after the 2nd batch of the 2nd epoch, a new process gives the rest of the ids."""
+    """Stopped after the 2nd batch of the 2nd epoch, a new process gives the rest of the
+    ids (B01)."""
     reference = whole_run(TEN, epochs=3)
 
     (before,) = trained({"loader": TEN, "epochs": 3, "take": 7})
@@ -35,7 +36,7 @@ def test_b01_a_resume_in_the_second_epoch_keeps_its_order() -> None:
 
 
 def test_b02_the_offset_of_a_resume_holds_once() -> None:
-    """Stopped after 3 batches, the resumed epoch has 2 and each later one all 5."""
+    """Stopped after 3 batches, the resumed epoch has 2 and each later one all 5 (B02)."""
     reference = whole_run(TEN, epochs=3)
 
     (before,) = trained({"loader": TEN, "take": 3})
@@ -49,7 +50,7 @@ def test_b02_the_offset_of_a_resume_holds_once() -> None:
 
 
 def test_b03_a_second_resume_goes_on_where_the_first_stopped() -> None:
-    """Three processes, each with the state of the one before, give one epoch."""
+    """Three processes, each with the state of the one before, give one epoch (B03)."""
     (first,) = trained({"loader": TWENTY, "epochs": 1, "take": 3})
     (second,) = trained({"loader": TWENTY, "epochs": 1, "state": first[-1][1], "take": 2})
     (third,) = trained({"loader": TWENTY, "epochs": 1, "state": second[-1][1]})
@@ -61,7 +62,7 @@ def test_b03_a_second_resume_goes_on_where_the_first_stopped() -> None:
 
 def test_b04_a_state_at_the_end_of_an_epoch_begins_the_next() -> None:
     """Saved with the 5th batch in hand, and saved after the loop: both go on with the first
-    batch of epoch 1, in its own order, and the run has its planned number of batches."""
+    batch of epoch 1, in its own order, and the run has its planned number of batches (B04)."""
     reference = whole_run(TEN, epochs=3)
     with loaders.loader(**TEN) as made:
         in_hand = [made.state_dict() for _ in made.epoch(0)][-1]
@@ -76,7 +77,7 @@ def test_b04_a_state_at_the_end_of_an_epoch_begins_the_next() -> None:
 
 
 def test_b04_the_loop_over_a_loader_begins_the_next_epoch_too() -> None:
-    """The torch habit, `for epoch in ...: for batch in loader`, meets no empty epoch."""
+    """The torch habit, `for epoch in ...: for batch in loader`, meets no empty epoch (B04)."""
     reference = whole_run(TEN, epochs=3)
     with loaders.loader(**TEN) as made:
         state = [made.state_dict() for _ in made][-1]
@@ -89,7 +90,7 @@ def test_b04_the_loop_over_a_loader_begins_the_next_epoch_too() -> None:
 
 
 def test_b07_a_draw_belongs_to_its_view_wherever_it_is_made() -> None:
-    """64 draws of an epoch differ, epochs differ, and threads or a resume change none."""
+    """64 draws of an epoch differ, epochs differ, and threads or a resume change none (B07)."""
     drawn = [draws(workers=workers) for workers in (0, 1, 2, 8)]
     (taken,) = trained({"loader": {**DRAWING, "workers": 2}, "take": 12, "epochs": 2})
     (resumed,) = trained({"loader": {**DRAWING, "workers": 3}, "state": taken[-1][1], "epochs": 2})
