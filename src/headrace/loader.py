@@ -189,6 +189,7 @@ class Loader:
         self._stream: weakref.ref[BatchStream] | None = None
         self._beginning = threading.Lock()
         self._counts = LoaderStats()
+        self._after_first: dict[str, float] | None = None
         self._finalizer = weakref.finalize(self, _drop, self._engine, self._pid)
         self._finalizer.atexit = False
         self._note_dropped()
@@ -440,6 +441,8 @@ class Loader:
         )
         self._cursors[step % KEPT_CURSORS] = cursor
         counts.took(batch.num_rows, asked, taken)
+        if counts.batches == 1:
+            self._after_first = self.stats()
         # Last, with no call until the caller has the batch: Python handles signals at calls, so
         # an interrupt finds the step either not taken or delivered.
         self._cursor = cursor
@@ -670,11 +673,13 @@ class Loader:
         """Tell what holds the run up, from measured times; from any thread.
 
         Args:
-            since: What `stats()` gave earlier: tell about the time from then on.
+            since: What `stats()` gave earlier: tell about the time from then on. None for all
+                but the first batch.
 
         Raises:
             ConfigError: `since` is not an earlier reading of this loader.
         """
+        since = self._after_first if since is None else since
         return explain(self.stats(), since, self._engine.setup)
 
     # -- the end -------------------------------------------------------------------------
