@@ -100,12 +100,15 @@ def probe_foreign(dataset: AnyDataset) -> None:
     if not isinstance(dataset, Foreign) or not hasattr(dataset, "__getitem__"):
         return
     last = len(dataset) - 1
+    dataset.thread_open()
     try:
         probe_purity(dataset.__getitem__, sorted({0, last // 2}), repr(dataset))
     except PurityError:
         raise
     except Exception:  # noqa: BLE001 - a bad sample is met again, in its own step
         return
+    finally:
+        dataset.thread_close()
 
 
 def _check_names(dataset: AnyDataset, names: Sequence[str]) -> None:

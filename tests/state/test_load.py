@@ -64,7 +64,7 @@ DIFFERENT: dict[str, tuple[dict[str, Any], dict[str, tuple[Any, Any]]]] = {
     "a dataset of another kind": (
         {"data": "list"},
         {
-            "dataset/kind": ("Arrays", "builtins.list"),
+            "dataset/kind": ("Arrays", "list"),
             "dataset/columns": ([["id", "<i8", [1]], ["x", "<f4", [3]]], None),
         },
     ),

@@ -57,7 +57,8 @@ class Foreign(Opened):
         told = own() if callable(own) else None
         facts = told if isinstance(told, dict) else {}
         kind = type(self.subject)
-        return {"kind": f"{kind.__module__}.{kind.__qualname__}", "samples": len(self), **facts}
+        # Not the module: a script's is "__main__" when run and its own name when imported.
+        return {"kind": kind.__qualname__, "samples": len(self), **facts}
 
     def __repr__(self) -> str:
         return f"{type(self.subject).__name__}({len(self)} samples)"
