@@ -56,6 +56,7 @@ from headrace.threads import reap
 logger = logging.getLogger("headrace")
 
 KEPT_CURSORS = 256
+DEFAULT_SEED = 42
 
 
 class Loader:
@@ -74,7 +75,7 @@ class Loader:
         data: A headrace dataset, arrays, or anything with indices (see `as_dataset`).
         batch_size: Rows per batch; may be left out where `sampler` brings its own.
         device: Where batches land; columns are copied there at delivery.
-        seed: Any integer; decides the order and all keys.
+        seed: Any integer; decides the order and all keys. None for the sampler's own, else 42.
         shuffle: Keyed order of each epoch. A `sampler` takes its place.
         drop_last: Leave out a short last batch; None means as `shuffle` says.
         sampler: A headrace sampler, or a torch Sampler or BatchSampler.
@@ -107,7 +108,7 @@ class Loader:
         batch_size: int | None = None,
         *,
         device: torch.device | str | int = "cpu",
-        seed: int = 42,
+        seed: int | None = None,
         shuffle: bool = True,
         drop_last: bool | None = None,
         sampler: Any = None,
@@ -132,6 +133,8 @@ class Loader:
         self.dataset = as_dataset(data, pure)
         if not len(self.dataset):
             raise ConfigError("data", "at least one sample", f"an empty {self.dataset!r}")
+        if seed is None:
+            seed = getattr(sampler, "seed", DEFAULT_SEED)
         self.seed = config.integer("seed", seed, -(2**63), 2**64 - 1)
         self.stall_s = config.positive("stall_warning_s", stall_warning_s)
         self._epochs = None if epochs is None else config.integer("epochs", epochs, 1)
