@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
 # In the order in which a sample meets them; modules not named here come after, by name.
 ORDER = [
-    "loader", "stream", "batch", "state", "config", "stats", "budget", "errors", "pick", "rng",
-    "samplers", "datasets", "sources", "collate", "plan", "build", "reader", "ring", "devices",
-    "threads", "testing", "cli",
+    "loader", "stream", "batch", "state", "config", "stats", "measured", "explain", "budget",
+    "errors", "pick", "rng", "samplers", "datasets", "sources", "collate", "plan", "build",
+    "reader", "ring", "devices", "threads", "testing", "cli",
 ]  # fmt: skip
 
 
