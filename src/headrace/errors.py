@@ -156,7 +156,8 @@ class SampleError(HeadraceError):
         self.where = where
         at = f"sample {index}" if index is not None else "the batch"
         place = f" ({where})" if where else ""
-        super().__init__(f"step {step}, {at}{place}: {cause}")
+        # Not super(): the class joined to this one has a constructor that takes other facts.
+        Exception.__init__(self, f"step {step}, {at}{place}: {cause}")
 
 
 class CollateError(DataError):

@@ -7,6 +7,7 @@ two, in order, and something raises for sample 5: steps 0 and 1 arrive, step 2 r
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -239,6 +240,8 @@ KINDS_OF_ERROR: dict[str, Boom] = {
     "StopIteration": lambda: StopIteration("boom"),
     "StopAsyncIteration": lambda: StopAsyncIteration("boom"),
     "GeneratorExit": lambda: GeneratorExit("boom"),
+    "OSError": lambda: FileNotFoundError(2, "boom", "a.npy"),
+    "headrace": lambda: hr.ConfigError("boom", "1", 2),
     "SystemExit": lambda: SystemExit("boom"),
     "KeyboardInterrupt": lambda: KeyboardInterrupt("boom"),
     "CancelledError": lambda: asyncio.CancelledError("boom"),
@@ -247,7 +250,16 @@ KINDS_OF_ERROR: dict[str, Boom] = {
     "group": lambda: ExceptionGroup("boom", [ValueError("boom")]),
 }
 # Also the class of what is raised at the consumer, so that `except` of it works.
-KEEPS_ITS_CLASS = ("ValueError", "KeyError", "MemoryError", "TimeoutError")
+KEEPS_ITS_CLASS = (
+    "ValueError",
+    "KeyError",
+    "odd",
+    "unicode",
+    "OSError",
+    "headrace",
+    "MemoryError",
+    "TimeoutError",
+)
 
 
 class Met:
@@ -340,3 +352,48 @@ def test_every_kind_of_error_is_delivered(name: str, full: bool) -> None:
             if name in KEEPS_ITS_CLASS:
                 assert isinstance(met.error, type(met.error.__cause__))
             assert met.after == []
+
+
+def test_an_error_keeps_the_facts_of_the_original() -> None:
+    """What the class of the original has can be asked of the error that is met."""
+    found = meet("item", lambda: FileNotFoundError(2, "boom", "a.npy")).error
+    assert isinstance(found, FileNotFoundError)
+    assert (found.errno, found.filename) == (2, "a.npy")
+    assert str(found).startswith("step 2, sample 5: FileNotFoundError: [Errno 2] boom: 'a.npy' (")
+
+    found = meet("item", lambda: UnicodeDecodeError("utf-8", b"boom", 0, 1, "boom")).error
+    assert isinstance(found, UnicodeDecodeError)
+    assert (found.object, found.reason) == (b"boom", "boom")
+
+    found = meet("item", lambda: OddError(7, reason="boom")).error
+    assert isinstance(found, OddError)
+    assert found.code == 7
+
+    found = meet("batch", lambda: hr.ConfigError("boom", "1", 2)).error
+    assert isinstance(found, hr.ConfigError)
+    assert (found.knob, found.found) == ("boom", 2)
+
+
+def test_an_error_of_an_error_names_the_outer_step() -> None:
+    """A dataset that reads by a loader of its own fails at a step of the outer one."""
+    inner = meet("item", lambda: ValueError("boom")).error
+    assert isinstance(inner, hr.SampleError)
+
+    found = meet("batch", lambda: inner).error
+
+    assert isinstance(found, hr.SampleError)
+    assert isinstance(found, ValueError)
+    assert (found.step, found.index) == (2, None)
+
+
+@pytest.mark.parametrize("name", KINDS_OF_ERROR)
+def test_an_error_may_be_pickled(name: str) -> None:
+    """Errors travel between processes, as a launcher sends them."""
+    found = meet("item", KINDS_OF_ERROR[name]).error
+    assert isinstance(found, hr.SampleError)
+
+    again = pickle.loads(pickle.dumps(found))
+
+    assert type(again) is type(found)
+    assert str(again) == str(found)
+    assert (again.step, again.index) == (2, 5)

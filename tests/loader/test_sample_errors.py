@@ -17,6 +17,13 @@ class PickyError(Exception):
         super().__init__(str({17: "seventeen"}[code]))
 
 
+class SealedError(Exception):
+    """An error that nobody may make classes of."""
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("sealed")
+
+
 class Raising:
     """Sample 3 raises; the others are their index."""
 
@@ -71,8 +78,16 @@ def test_an_error_of_a_sample_can_be_pickled(error: Exception) -> None:
 
 
 def test_a_class_that_cannot_be_joined_stays_the_cause() -> None:
-    """A constructor that raises anything does not hide the error."""
-    found = raised_by(PickyError(17))
+    """Whatever its class refuses, the error is not hidden."""
+    found = raised_by(SealedError("sealed"))
 
     assert type(found) is hr.SampleError
+    assert isinstance(found.__cause__, SealedError)
+
+
+def test_a_constructor_of_any_kind_is_no_hindrance() -> None:
+    """The class is joined without calling it."""
+    found = raised_by(PickyError(17))
+
+    assert isinstance(found, PickyError)
     assert isinstance(found.__cause__, PickyError)

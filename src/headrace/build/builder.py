@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from headrace.batch import Batch
 from headrace.build.bad_samples import BadSamplePolicy, Substitution
 from headrace.build.built import Built
-from headrace.build.calls import Raised, attempt, is_ours, sample_error
+from headrace.build.calls import Raised, attempt
 from headrace.build.content import content_digest
+from headrace.build.sample_error import sample_error
 from headrace.collate import Columns, as_columns, check_transformed, collate_names, free_columns
 from headrace.pick import PickKeys, Picks
 from headrace.plan import Span
@@ -113,11 +114,7 @@ class Finish:
     ) -> Built:
         """Make a step that raises when the consumer reaches it."""
         where = self.where(index) if index is not None else ""
-        if is_ours(error) and index is None:
-            failure = error
-        else:
-            failure = sample_error(error, span.steps[position], index, where)
-        return Built(failure=failure)
+        return Built(failure=sample_error(error, span.steps[position], index, where))
 
 
 def _replaced(substitution: Substitution | None) -> NDArray[np.int64] | None:

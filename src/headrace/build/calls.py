@@ -7,13 +7,9 @@ import inspect
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from pathlib import Path
 from typing import Any, Generic, TypeVar
-
-from headrace.errors import HeadraceError, SampleError
 
 T = TypeVar("T")
 
@@ -22,13 +18,6 @@ logger = logging.getLogger("headrace")
 # Fifty milliseconds are ten steps of a fast training loop, and twice what any call of ours takes.
 SLOW_CALLBACK_S = 0.05
 _warned: set[str] = set()
-_classes: dict[type[BaseException], type[SampleError]] = {}
-
-_PACKAGE = str(Path(__file__).parent.parent)
-
-# Classes that mean something to whoever iterates (the end of a loop, a cancelled task, the end
-# of the program), so an error of a sample must not also be one of them.
-_CONTROL = (StopIteration, StopAsyncIteration, GeneratorExit, asyncio.CancelledError)
 
 
 class Raised:
@@ -133,79 +122,8 @@ def _name_of(call: Callable[..., Any]) -> str:
     return getattr(call, "__qualname__", repr(call))
 
 
-def sample_error(
-    error: BaseException, step: int, index: int | None, where: str = ""
-) -> BaseException:
-    """Give the error that the consumer meets at a step, with the original as its cause.
-
-    It is a SampleError and also of the original's class, so that `except ValueError` works.
-    Frames of the original are cleared: a kept error must not keep a sample alive.
-    """
-    if isinstance(error, SampleError):
-        return error
-    line = _user_line(error)
-    traceback.clear_frames(error.__traceback__)
-    text = f"{type(error).__name__}: {error}{line}"
-    made = _class_for(type(error))(step, index, where, text)
-    made.__cause__ = error
-    return made
-
-
-def _class_for(kind: type[BaseException]) -> type[SampleError]:
-    if kind not in _classes:
-        _classes[kind] = _make_class(kind)
-    return _classes[kind]
-
-
-def _make_class(kind: type[BaseException]) -> type[SampleError]:
-    if not issubclass(kind, Exception) or issubclass(kind, _CONTROL):
-        return SampleError
-
-    def reduce(error: SampleError) -> tuple[Any, ...]:
-        return _unpickled, (kind, error.args, error.__dict__)
-
-    # Text as of any exception: KeyError would show the repr of the sentence.
-    body = {
-        "__module__": SampleError.__module__,
-        "__reduce__": reduce,
-        "__str__": Exception.__str__,
-    }
-    bases = (SampleError,) if issubclass(SampleError, kind) else (SampleError, kind)
-    try:
-        made = type(f"Sample{kind.__name__}", bases, body)
-        made(0, 0, "", "")
-        return made
-    except Exception:  # noqa: BLE001 - a constructor of the user may raise anything
-        # Some classes have a layout or constructor of their own (UnicodeDecodeError).
-        return SampleError
-
-
-def _unpickled(
-    kind: type[BaseException], args: tuple[Any, ...], facts: dict[str, Any]
-) -> SampleError:
-    made = _class_for(kind)
-    error = made.__new__(made)
-    error.args = args
-    error.__dict__.update(facts)
-    return error
-
-
-def _user_line(error: BaseException) -> str:
-    """Name the innermost line outside this package, the one that the user can change."""
-    frames = traceback.extract_tb(error.__traceback__)
-    for frame in reversed(frames):
-        if not frame.filename.startswith(_PACKAGE):
-            return f" ({frame.filename}:{frame.lineno}, in {frame.name})"
-    return ""
-
-
 def _is_interrupt(error: BaseException) -> bool:
     return (
         isinstance(error, KeyboardInterrupt)
         and threading.current_thread() is threading.main_thread()
     )
-
-
-def is_ours(error: BaseException) -> bool:
-    """Whether an error already says what headrace has to say."""
-    return isinstance(error, HeadraceError)
