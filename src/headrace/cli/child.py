@@ -25,6 +25,9 @@ class TrainingProcess:
 
     Leaving the context kills it, if it is not over yet, and waits for its end. It is in a process
     group of its own, so Ctrl-C in the terminal reaches the demo only, which then leaves here.
+
+    Attributes:
+        started: When, by `time.perf_counter`.
     """
 
     def __init__(self, job: Job) -> None:

@@ -5,36 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.cli.link import Opened, Stepped
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """What one training process did.
-
-    Attributes:
-        opened: How it began.
-        start_s: From the start of the process to the opened loader, imports included.
-        steps: What it did.
-        exit_code: How it ended, the negative number of a signal.
-        peak_memory_bytes: None where it did not live to say so.
-    """
-
-    opened: Opened
-    start_s: float
-    steps: Sequence[Stepped]
-    exit_code: int
-    peak_memory_bytes: int | None
-
-    @property
-    def first_batch_s(self) -> float:
-        """From opening the data, and loading a checkpoint if there is one, to the first batch."""
-        return self.opened.opened_s + self.steps[0].first_wait_s
-
-    @property
-    def wait_s(self) -> float:
-        """How long the loop waited for batches, the first included."""
-        return self.steps[-1].first_wait_s + self.steps[-1].wait_s
+from headrace.cli.link import Stepped
+from headrace.cli.trained import Trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +48,13 @@ def measure(first: Trained, second: Trained, loader_samples_per_s: float) -> Fig
     """Put the two processes of a run into numbers."""
     steps = [*first.steps, *second.steps]
     loop_s = first.steps[-1].elapsed_s + second.steps[-1].elapsed_s
-    assert second.peak_memory_bytes is not None
+    assert second.finished is not None
     return Figures(
         samples_per_s=sum(step.rows for step in steps) / loop_s,
         tokens_per_s=sum(step.tokens for step in steps) / loop_s,
         loader_samples_per_s=loader_samples_per_s,
         wait_share=(first.wait_s + second.wait_s) / loop_s,
-        peak_memory_bytes=second.peak_memory_bytes,
+        peak_memory_bytes=second.finished.peak_memory_bytes,
         opened_memory_bytes=second.opened.memory_bytes,
         first_batch_s=first.first_batch_s,
         resume_s=second.first_batch_s,

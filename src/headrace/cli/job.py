@@ -33,7 +33,7 @@ class Scale:
 
 
 # A minute on two cores, of which two starts of Python and torch take some seconds.
-FULL = Scale(steps=480, text_bytes=24 << 20, seq_len=128, batch_size=16, width=64, hidden=256)
+FULL = Scale(steps=560, text_bytes=24 << 20, seq_len=128, batch_size=16, width=64, hidden=256)
 QUICK = Scale(steps=48, text_bytes=1 << 20, seq_len=64, batch_size=16, width=32, hidden=64)
 
 

@@ -8,6 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from headrace.cli.job import FULL
+
 KEPT = "headrace-demo"
 
 
@@ -33,7 +35,7 @@ def try_next(folder: Path | None, seq_len: int) -> list[tuple[str, str]]:
     return [
         (
             "Keep the shards in a folder, and train longer:",
-            f"{demo} demo --dir {shlex.quote(str(kept))} --steps 960",
+            f"{demo} demo --dir {shlex.quote(str(kept))} --steps {2 * FULL.steps}",
         ),
         (
             "Ask those shards for any batch of the run, and where its first row comes from:",
