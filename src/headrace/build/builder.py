@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -141,9 +142,14 @@ def with_result(batch: Batch, value: object) -> Batch:
 
     Raises:
         ConfigError: The row count changed.
+        TypeError: It is still to be awaited.
     """
     if value is batch:
         return batch
+    if hasattr(value, "__await__"):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise TypeError("transform gave an awaitable: write it as `async def`, so it is awaited")
     columns = as_columns(value, None, "transform")
     check_transformed(batch.num_rows, columns, free_columns(batch))
     return Batch(
