@@ -91,7 +91,7 @@ def test_fingerprints_of_datasets_are_pinned(tmp_path: Path) -> None:
 
     one = {"kind": "Arrays", "samples": 5, "columns": [["id", "<i8", []]]}
     assert facts(ids) == one
-    assert facts([(1, 2), (3, 4)]) == {"kind": "builtins.list", "samples": 2}
+    assert facts([(1, 2), (3, 4)]) == {"kind": "list", "samples": 2}
     assert facts(hr.TokenShards(str(tmp_path), seq_len=8)) == {
         "kind": "TokenShards",
         "samples": 12,
