@@ -204,6 +204,18 @@ class PurityError(HeadraceError, ValueError):
     """A dataset gives different bytes for the same index, or draws from a global generator."""
 
 
+class CoverageError(HeadraceError, AssertionError):
+    """An epoch does not deliver every sample with its own data.
+
+    Attributes:
+        indices: Some of the samples that it is about.
+    """
+
+    def __init__(self, found: str, indices: tuple[int, ...]) -> None:
+        self.indices = indices
+        super().__init__(f"{found}; among them {', '.join(map(str, indices))}.")
+
+
 class StateError(HeadraceError, ValueError):
     """A state does not belong to this loader.
 

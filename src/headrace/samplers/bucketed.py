@@ -43,7 +43,12 @@ class Bucketed(ScheduledSampler):
 
     Raises:
         ConfigError: A knob is out of its range.
+
+    Attributes:
+        augment: Views per sample and epoch.
     """
+
+    augment = 1
 
     def __init__(
         self,
