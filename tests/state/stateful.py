@@ -29,7 +29,7 @@ class Counting:
     def state_dict(self) -> dict[str, Any]:
         return self.state
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Any) -> None:
         self.state = state
 
 

@@ -152,7 +152,11 @@ def test_objects_count_by_their_value() -> None:
     def dated(day: int) -> int:
         return digest({"id": torch.arange(2), "day": [date(2024, 1, day), {day}]}, rows=2)
 
+    def listed(value: Any) -> int:
+        return digest({"id": torch.arange(1), "x": [np.array(["text", value], object)]}, rows=1)
+
     assert dated(3) == dated(3) != dated(4)
+    assert listed("ab") == listed("".join(["a", "b"])) != listed("ac")
 
 
 def test_slices_of_a_batch_add_up() -> None:

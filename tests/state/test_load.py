@@ -387,6 +387,20 @@ def test_all_damaged_fields_are_named_at_once() -> None:
     assert "incomplete or damaged" in str(error)
 
 
+@pytest.mark.parametrize("digest", [7, "", "f" * 15, "f" * 17, "0x" + "f" * 14, "F" * 16, "g" * 16])
+def test_a_digest_is_sixteen_hex_digits(digest: Any) -> None:
+    """Nothing else that a number could be read from."""
+    with loaders.loader(content_digest=True) as made:
+        state = made.state_dict()
+        for field in ("history", "content"):
+            damaged = {**state, field: {"from_step": 0, "digest": digest}}
+            assert list(refused(made, damaged).differences) == [field]
+        if digest:
+            assert list(refused(made, {**state, "order_check": digest}).differences) == [
+                "order_check"
+            ]
+
+
 def test_fields_must_agree_with_each_other() -> None:
     """A schedule beyond the step, a batch size beside its schedule, a history from the future."""
     state = saved()

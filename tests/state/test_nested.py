@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import headrace as hr
+from headrace.build.nested import NestedStates
 from headrace.errors import ConfigError, StateError
 from tests.state import stateful
 from tests.state.stateful import KINDS, Counting, loader, seen
@@ -99,7 +100,7 @@ def test_what_the_user_changes_between_epochs_stays() -> None:
 
 def test_a_state_shares_nothing_with_the_loader() -> None:
     """Neither the user's changes to a state nor the loader's progress show in the other."""
-    with loader("samples") as made:
+    with loader("rows") as made:
         stream = made.stream()
         next(stream)
         state = made.state_dict()
@@ -107,11 +108,39 @@ def test_a_state_shares_nothing_with_the_loader() -> None:
         next(stream)
         assert json.dumps(state) == kept
 
+        made.load_state_dict(state)
         state["nested"]["dataset"]["calls"] = 99
-        state["sampler"]["kind"] = "none"
+        state["dataset"]["columns"].clear()
+        assert json.dumps(made.state_dict()) == kept
 
-        assert made.state_dict()["nested"] == {"dataset": {"calls": 6}}
-        assert made.state_dict()["sampler"]["kind"] == "Shuffled"
+        other = made.state_dict()
+        other["nested"]["dataset"]["calls"] = 99
+        other["dataset"]["columns"].clear()
+        assert json.dumps(made.state_dict()) == kept
+
+
+def test_states_are_copied_in_and_out() -> None:
+    """Objects may give out and keep one dict that they go on changing."""
+    counting = Counting()
+    states = NestedStates({"transform": counting})
+    given = {"transform": {"calls": 7}}
+
+    states.restore(given)
+    counting.count()
+    read = states.snapshot()
+    counting.count()
+
+    assert given == {"transform": {"calls": 7}}
+    assert read == {"transform": {"calls": 8}}
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_stateful_objects_are_called_in_the_order_of_the_rows(workers: int) -> None:
+    """Awaited samples come one after another, though each waits for another number of turns."""
+    with loader("awaited samples", workers=workers) as made:
+        calls = [batch["calls"].tolist() for batch in made]
+
+    assert calls == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]]
 
 
 def test_a_loaded_state_may_be_loaded_again() -> None:

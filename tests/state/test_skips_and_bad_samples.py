@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -149,6 +151,35 @@ def test_stateful_objects_never_see_a_skipped_step(kind: str, knobs: dict[str, A
         taken += [stateful.seen(batch) for batch in stream]
 
     assert taken == wanted
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_a_step_may_be_skipped_while_the_consumer_waits_for_it(workers: int) -> None:
+    """Another thread skips the step that is being built: the consumer gets the one after, as if
+    the step had never been begun."""
+
+    class Gated(stateful.Samples):
+        reached, gate = threading.Event(), threading.Event()
+
+        def __getitem__(self, index: int) -> dict[str, Any]:
+            if self.state["calls"] == 4:
+                self.reached.set()
+                self.gate.wait(30)
+            return super().__getitem__(index)
+
+    with hr.Loader(Gated(), 3, workers=workers) as made, ThreadPoolExecutor(1) as pool:
+        Gated.reached.clear()
+        Gated.gate.clear()
+        stream = made.stream(steps=4)
+        taken = [stateful.seen(next(stream))]
+        waiting = pool.submit(next, stream)
+        assert Gated.reached.wait(30)
+        made.skip_step(1)
+        Gated.gate.set()
+        taken += [stateful.seen(waiting.result(30)), *map(stateful.seen, stream)]
+
+    assert [step for step, _, _ in taken] == [0, 2, 3]
+    assert [calls for _, _, calls in taken] == [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
 
 
 # -- bad samples -----------------------------------------------------------------------------
