@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import headrace as hr
 from tests.state import loaders
 from tests.state.loaders import DATA, REPLAYING, SEEKING
 
@@ -127,3 +128,22 @@ def test_a_loader_goes_back_to_a_state_of_its_own() -> None:
         for count in (7, 3, 3):
             made.load_state_dict(whole[count - 1][1])
             assert list(loaders.run(made)) == whole[count:]
+
+
+@pytest.mark.parametrize("step", [0, 7, 249_999_999_999, 250_000_000_000, 10**15])
+def test_a_run_over_a_trillion_samples_resumes_at_once(step: int) -> None:
+    """At any step of any epoch the next batch is arithmetic away."""
+
+    def made() -> hr.Loader:
+        return hr.Loader(loaders.Get(10**12), 4, workers=0)
+
+    with made() as first:
+        stream = first.stream(start=step)
+        next(stream)
+        state = first.state_dict()
+        wanted = [loaders.seen(next(stream)) for _ in range(3)]
+
+    with made() as second:
+        second.load_state_dict(json.loads(json.dumps(state)))
+        assert second.verify(state) == 1
+        assert [loaders.seen(batch) for batch in second.stream(steps=3)] == wanted

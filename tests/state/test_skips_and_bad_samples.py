@@ -68,6 +68,18 @@ def test_skips_go_with_the_state(knobs: dict[str, Any]) -> None:
             assert list(loaders.run(made, epochs=2)) == whole[count + 1 :]
 
 
+def test_a_loaded_state_brings_its_skips_and_no_others() -> None:
+    """Skips of before the load are forgotten, so the run is that of the state."""
+    with loaders.loader() as made:
+        fresh = made.state_dict()
+        made.skip_step(1)
+        skipping = made.state_dict()
+        made.load_state_dict(fresh)
+        assert steps(made, epochs=1) == [0, 1, 2, 3, 4]
+        made.load_state_dict(skipping)
+        assert steps(made, epochs=1) == [0, 2, 3, 4]
+
+
 def test_a_history_with_skips_can_be_verified() -> None:
     """Skipped steps count as not delivered; a state that hides one is found out."""
     with loaders.loader() as made:
