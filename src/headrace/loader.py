@@ -56,6 +56,7 @@ from headrace.threads import reap
 logger = logging.getLogger("headrace")
 
 KEPT_CURSORS = 256
+_ELSEWHERE = "this stream was closed while a batch of it was on its way"
 DEFAULT_SEED = 42
 
 
@@ -410,17 +411,23 @@ class Loader:
             self._position.sampler, slice(None), self._cursor.next_step, stream.read_until
         )
 
-    def accept(self, step: int, built: Built, asked: float) -> Batch | None:
+    def accept(self, stream: BatchStream, step: int, built: Built, asked: float) -> Batch | None:
         """Move the cursor past a taken step. For `BatchStream`."""
         taken = time.perf_counter()
+        # Read before the stream is looked at: whoever moves the cursor closes the stream first.
+        cursor = before = self._cursor
+        if self._stream is None or self._stream() is not stream:
+            raise ClosedError(_ELSEWHERE)
         is_skipped = step in self._position.skips
         if built.failure is not None and not is_skipped:
             raise built.failure
         batch = built.batch
-        cursor = self._cursor
         counts = self._counts
         if batch is None or is_skipped:
-            self._cursor = cursor._replace(next_step=step + 1)
+            cursor = cursor._replace(next_step=step + 1)
+            if self._cursor is not before:
+                raise ClosedError(_ELSEWHERE)
+            self._cursor = cursor
             counts.skipped_steps += 1
             counts.waited_in_vain(asked)
             return None
@@ -448,6 +455,8 @@ class Loader:
             self._after_first = self.stats()
         # Last, with no call until the caller has the batch: Python handles signals at calls, so
         # an interrupt finds the step either not taken or delivered.
+        if self._cursor is not before:
+            raise ClosedError(_ELSEWHERE)
         self._cursor = cursor
         return batch
 

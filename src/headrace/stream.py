@@ -50,8 +50,12 @@ class Owner(Protocol):
         """Start the reading at the first take of a stream."""
         ...
 
-    def accept(self, step: int, built: Built, asked: float) -> Batch | None:
-        """Move the cursor past a step asked for at a time; None when the step is skipped."""
+    def accept(self, stream: BatchStream, step: int, built: Built, asked: float) -> Batch | None:
+        """Move the cursor past a step asked for at a time; None when the step is skipped.
+
+        Raises:
+            ClosedError: The cursor went elsewhere while the step was on its way.
+        """
         ...
 
     def waited_in_vain(self, asked: float) -> None:
@@ -181,7 +185,7 @@ class BatchStream:
         step = steps.next_step
         try:
             steps.next_step = step + 1
-            return self._owner.accept(step, built, asked)
+            return self._owner.accept(self, step, built, asked)
         except BaseException:
             self._give_up()
             raise

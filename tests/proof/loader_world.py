@@ -1,0 +1,318 @@
+"""A whole loader under an interleaving: late writers, kept batches, and everybody who interferes.
+
+The dataset writes rows in pieces, on threads that cannot be stopped, and says which memory it is
+writing to. No block may be lent while somebody writes to it or a view of it is alive, and every
+batch must hold what its step says for as long as it is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import headrace as hr
+from headrace.batch import Batch
+from headrace.datasets.dataset import BulkDataset, Column, Indices, Layout, Out, RaggedColumn
+from headrace.errors import ClosedError, SecondConsumerError
+from headrace.ring.blocks import Block
+from headrace.stream import BatchStream
+from headrace.threads import BlockingCalls
+from tests.proof.interleave import Interleaving
+from tests.proof.stepped import Loop, stepped
+
+LOADER_FILES = ("stream.py", "engine.py", "reader.py", "inline.py", "loop_thread.py")
+SAMPLES = 24
+ROWS = 3
+STEPS_IN_EPOCH = SAMPLES // ROWS
+LENGTHS = np.arange(SAMPLES, dtype=np.int64) % 5 + 1
+
+
+def values_of(index: int) -> list[int]:
+    """Give the sequence of one sample."""
+    return [1000 * index + at for at in range(index % 5 + 1)]
+
+
+def values_at(step: int) -> list[int]:
+    """Give the sequences of one step of the stored order, one after another."""
+    first = step % STEPS_IN_EPOCH * ROWS
+    return [value for index in range(first, first + ROWS) for value in values_of(index)]
+
+
+class LateRows(BulkDataset):
+    """Sequences written value by value, with a pause wherever somebody else could come in.
+
+    Attributes:
+        writing: Memory being written to, as `(first byte, end)`.
+    """
+
+    def __init__(self, play: Interleaving) -> None:
+        self.writing: list[tuple[int, int]] = []
+        self._play = play
+
+    def __len__(self) -> int:
+        return SAMPLES
+
+    @property
+    def layout(self) -> Layout:
+        return (Column("values", np.dtype(np.int64), (None,)),)
+
+    def sizes(self, indices: Indices) -> Mapping[str, NDArray[np.int64]]:
+        return {"values": LENGTHS[indices]}
+
+    def _write(self, indices: Indices, out: Out, rows: Indices) -> None:
+        column = out["values"]
+        assert isinstance(column, RaggedColumn)
+        place = (column.flat.ctypes.data, column.flat.ctypes.data + column.flat.nbytes)
+        self.writing.append(place)
+        try:
+            for index, row in zip(indices.tolist(), rows.tolist(), strict=True):
+                self._play.pause(self._play.rng.choice((1, 2, 30)))
+                column.flat[column.offsets[row] : column.offsets[row + 1]] = values_of(index)
+        finally:
+            self.writing.remove(place)
+
+
+class BlockingLateRows(LateRows):
+    """Rows that reader threads write."""
+
+    def read_into_blocking(self, indices: Indices, out: Out, rows: Indices) -> None:
+        self._write(indices, out, rows)
+
+
+class AwaitedLateRows(LateRows):
+    """Rows that threads of their own write while the loop waits."""
+
+    def __init__(self, play: Interleaving) -> None:
+        super().__init__(play)
+        self._calls = BlockingCalls(play.rng.choice((1, 3)), "late")
+
+    async def aclose(self) -> None:
+        await self._calls.aclose()
+
+    async def read_into(self, indices: Indices, out: Out, rows: Indices) -> None:
+        await self._calls.run(self._write, indices, out, rows)
+
+
+class LoaderWorld:
+    """One loader, its consumer, and those who interfere."""
+
+    def __init__(self, play: Interleaving) -> None:
+        self._play = play
+        self._rng = rng = play.rng
+        self._kept: list[tuple[int, Any]] = []
+        self._alive: list[tuple[int, int]] = []
+        self._broken: list[str] = []
+        self._interferes = {
+            name for name in ("close", "steal", "look", "prefetch", "at") if rng.random() < 0.2
+        }
+        self.dataset = (BlockingLateRows if rng.random() < 0.5 else AwaitedLateRows)(play)
+        self.loader = hr.Loader(
+            self.dataset,
+            ROWS,
+            shuffle=False,
+            workers=rng.choice((0, 1, 1, 2, 2)),
+            prefetch=rng.randrange(1, 6),
+            epochs=rng.choice((None, 3)),
+            stall_warning_s=rng.choice((0.5, 30.0)),
+        )
+        pool = self.loader._engine.pool
+        self._lend, pool.lend = pool.lend, self._watched_lend  # type: ignore[method-assign]
+
+    def begin(self) -> None:
+        self._play.spawn(self._consume, "consumer")
+        for name in sorted(self._interferes):
+            self._play.spawn(getattr(self, f"_{name}"), name)
+
+    # -- the consumer --------------------------------------------------------------------
+
+    def _consume(self) -> None:
+        awaits = self._rng.random() < 0.5
+        try:
+            if awaits:
+                with asyncio.Runner(loop_factory=lambda: Loop(self._play)) as runner:
+                    runner.run(self._consume_and_close())
+            else:
+                self._consume_blocking()
+        except ClosedError:
+            assert self._interferes & {"close", "steal"}, "nobody closed the stream"
+        self.loader.close()
+        # What a thread of the program's own builds is not ours to end.
+        if self.dataset.writing and not self._interferes & {"at", "steal"}:
+            self._broken.append("somebody writes though the loader is closed")
+        while self._kept:
+            self._drop(*self._kept.pop())
+        self._play.sweep()
+
+    def _consume_blocking(self) -> None:
+        for stream in self._streams():
+            takes = self._rng.randrange(2 * STEPS_IN_EPOCH)
+            step = stream.start
+            for batch in stream:
+                self._look_at(batch, step)
+                step += 1
+                takes -= 1
+                if takes < 0:
+                    break
+                del batch
+            left, batch, stream = [stream], None, None  # type: ignore[assignment]
+            self._leave(left, step)
+
+    async def _consume_and_close(self) -> None:
+        try:
+            await self._consume_awaiting()
+        finally:
+            await self.loader.aclose()
+
+    async def _consume_awaiting(self) -> None:
+        for stream in self._streams():
+            takes = self._rng.randrange(2 * STEPS_IN_EPOCH)
+            step = stream.start
+            while takes >= 0:
+                batch = await self._take(stream)
+                if batch is None:
+                    break
+                self._look_at(batch, step)
+                step += 1
+                takes -= 1
+            left, batch, stream = [stream], None, None  # type: ignore[assignment]
+            self._leave(left, step)
+
+    async def _take(self, stream: BatchStream) -> Batch | None:
+        """Take a batch, and now and then give up waiting for it first."""
+        while True:
+            taking = asyncio.ensure_future(anext(stream, None))
+            cancels = self._rng.random() < 0.3
+            for _ in range(self._rng.randrange(4) if cancels else 0):
+                await asyncio.sleep(0)
+            if cancels:
+                taking.cancel()
+            try:
+                return await taking
+            except asyncio.CancelledError:
+                continue
+
+    def _streams(self) -> list[BatchStream] | Any:
+        for _ in range(self._rng.randrange(1, 4)):
+            self._play.pause(5)
+            kind = self._rng.randrange(4)
+            if kind == 0:
+                yield self.loader.epoch(self._rng.randrange(3))
+            elif kind == 1:
+                yield self.loader.stream(start=self._rng.randrange(20))
+            elif kind == 2:
+                yield iter(self.loader)
+            else:
+                yield from self.loader.epochs(2)
+
+    def _look_at(self, batch: Batch, step: int) -> None:
+        assert batch.step == step, f"got step {batch.step}, wanted {step}"
+        column = batch["values"]
+        place = (column.data_ptr(), column.data_ptr() + column.nbytes)
+        self._alive.append(place)
+        self._check(step, column)
+        self._play.pause(3)
+        if self._rng.random() < 0.5:
+            self._kept.append((step, column))
+        else:
+            self._drop(step, column)
+        while len(self._kept) > 3:
+            kept = self._kept.pop(0)
+            self._play.garbage.append(lambda kept=kept: self._drop(*kept))  # type: ignore[misc]
+
+    def _check(self, step: int, column: Any) -> None:
+        assert column.tolist() == values_at(step), f"step {step} holds {column.tolist()}"
+
+    def _drop(self, step: int, column: Any) -> None:
+        self._check(step, column)
+        self._alive.remove((column.data_ptr(), column.data_ptr() + column.nbytes))
+
+    def _leave(self, left: list[BatchStream], step: int) -> None:
+        """End with a stream: close it, or forget it and let the collector find it."""
+        if not self._interferes & {"steal"}:
+            state = self.loader.state_dict()
+            assert state["next_step"] == step, f"the state says {state['next_step']}, not {step}"
+        if self._rng.random() < 0.5:
+            left.pop().close()
+        else:
+            self._play.garbage.append(left.clear)
+            self._play.pause(30)
+
+    # -- those who interfere -------------------------------------------------------------
+
+    def _close(self) -> None:
+        self._play.pause(150)
+        self.loader.close()
+
+    def _steal(self) -> None:
+        """Open another stream beside the consumer's, which ends it, and take from that."""
+        self._play.pause(100)
+        try:
+            stream = self.loader.stream(start=5, steps=2)
+            for step, batch in enumerate(stream, 5):
+                self._check(step, batch["values"])
+                assert batch.step == step
+        except (ClosedError, SecondConsumerError):
+            pass
+
+    def _look(self) -> None:
+        for _ in range(8):
+            self._play.pause(20)
+            state = self.loader.state_dict()
+            assert self.loader.verify(state) >= 0
+            self.loader.stats()
+
+    def _prefetch(self) -> None:
+        for _ in range(4):
+            self._play.pause(20)
+            self.loader.set_prefetch_depth(self._rng.randrange(1, 9))
+
+    def _at(self) -> None:
+        try:
+            for _ in range(3):
+                self._play.pause(20)
+                step = self._rng.randrange(20)
+                batch = self.loader.batch_at(step)
+                self._check(step, batch["values"])
+        except ClosedError:
+            pass
+
+    # -- the rules -----------------------------------------------------------------------
+
+    def _watched_lend(self, capacity_bytes: int) -> Block:
+        block = self._lend(capacity_bytes)
+        mine = (block.address, block.address + len(block.memory))
+        if _overlaps(mine, self.dataset.writing):
+            self._broken.append("a block was lent while somebody wrote to it")
+        if _overlaps(mine, self._alive):
+            self._broken.append("a block was lent while a view of it was alive")
+        return block
+
+    def check(self) -> None:
+        """See that no rule was broken and nothing is left."""
+        assert self._broken == [], self._broken
+        gc.collect()
+        engine = self.loader._engine
+        assert engine.threads() == []
+        assert engine._share.taken_bytes == 0
+        assert engine.pool.leases_out == 0, f"{engine.pool.leases_out} leases are out"
+        assert self.dataset.writing == []
+
+
+def _overlaps(place: tuple[int, int], others: list[tuple[int, int]]) -> bool:
+    return any(place[0] < other[1] and other[0] < place[1] for other in others)
+
+
+def play_loader(seed: int) -> Interleaving:
+    """Play with a loader under a seed; raise what went wrong."""
+    play = Interleaving(seed, LOADER_FILES if seed % 4 == 0 else ())
+    with stepped(play):
+        world = LoaderWorld(play)
+        world.begin()
+        play.run()
+    world.check()
+    return play
