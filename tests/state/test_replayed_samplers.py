@@ -166,20 +166,19 @@ def test_a_sampler_that_nobody_can_replay_says_so() -> None:
     """`resume` is "none" from the start, states say it, and no loader takes them back. (S0-64)"""
     with loader(Secret()) as made:
         assert made.resume == "none"
-        stream = made.stream()
-        next(stream)
+        assert [batch.step for batch in made.stream(steps=5)] == [0, 1, 2, 3, 4]
         # Its lists of epochs are gone once others were drawn, and no state needs them.
         made.batch_at(8)
         made.batch_at(14)
         state = made.state_dict()
-        assert state["resume"] == "none"
+        assert (state["resume"], state["next_step"]) == ("none", 5)
         acts: list[Any] = [made.load_state_dict, made.verify]
         for act in acts:
             with pytest.raises(StateError, match="give it a generator") as refused:
                 act(state)
             assert refused.value.differences == {"resume": ("none", "seek or replay")}
         # The run itself is not harmed.
-        assert next(stream).step == 1
+        assert [batch.step for batch in made.stream(start=18, steps=3)] == [18, 19, 20]
 
 
 def test_states_of_a_stateful_sampler_must_be_json() -> None:
