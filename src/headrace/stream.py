@@ -186,7 +186,12 @@ class BatchStream:
         try:
             steps.next_step = step + 1
             return self._owner.accept(self, step, built, asked)
-        except BaseException:
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._stolen_by = (
+                    f"an interrupt fell into the taking of step {step}, whose batch is gone. "
+                    "Begin a new one: it starts at that step"
+                )
             self._give_up()
             raise
 

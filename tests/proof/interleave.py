@@ -91,6 +91,7 @@ class Interleaving:
         rng: Decides everything; actors draw from it too.
         garbage: What a collector would finalise: called in any actor at any of its steps, also
             while that actor holds locks.
+        main: The actor that stands for the main thread, which signals interrupt; if any.
         turns: How often somebody could have lost its turn so far.
     """
 
@@ -98,6 +99,7 @@ class Interleaving:
         self.rng = random.Random(seed)
         self.garbage: list[Callable[[], object]] = []
         self.failure: BaseException | None = None
+        self.main: Actor | None = None
         self.turns = 0
         self.now_s = 0.0
         self._actors: list[Actor] = []

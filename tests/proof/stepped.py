@@ -200,6 +200,7 @@ def _names(play: Interleaving) -> dict[str, Any]:
     module.Lock = lambda: Lock(play)
     module.Condition = lambda lock=None: Condition(play, lock)
     module.current_thread = play.me
+    module.main_thread = lambda: play.main or threading.main_thread()
     return {
         "threading": module,
         "SimpleQueue": lambda: SimpleQueue(play),

@@ -67,20 +67,24 @@ class Grants:
         return True
 
     def release(self, step: int) -> int:
-        """Give back the grant of the step just taken, the oldest one; return its bytes.
+        """Give back the grant of the step just taken; return its bytes.
+
+        Those of older steps go with it: an interrupt may fall between a take and its release.
 
         Raises:
-            ValueError: Another step holds the oldest grant.
+            ValueError: The step holds no grant.
         """
-        if not self._steps or self._steps[0][0] != step:
-            raise ValueError(f"step {step} does not hold the oldest grant")
-        _, nbytes = self._steps.popleft()
-        self.granted_bytes -= nbytes
+        if not self._steps or self._steps[0][0] > step:
+            raise ValueError(f"step {step} holds no grant")
+        released_bytes = 0
+        while self._steps and self._steps[0][0] <= step:
+            released_bytes += self._steps.popleft()[1]
+        self.granted_bytes -= released_bytes
         if self._share is not None:
-            self._share.give_back(nbytes)
-        return nbytes
+            self._share.give_back(released_bytes)
+        return released_bytes
 
     def release_all(self) -> None:
         """Give back every grant, when the ring closes."""
-        while self._steps:
-            self.release(self._steps[0][0])
+        if self._steps:
+            self.release(self._steps[-1][0])
