@@ -155,8 +155,10 @@ class Share:
         return f"Share({account.name!r}, {account.taken_bytes} bytes)"
 
     def __del__(self) -> None:
-        # In any thread, under any lock: only noted here, and settled by the next call.
-        self._budget._dropped.append(self._account)
+        # In any thread, under any lock: only noted here, and settled by the next call. An
+        # interrupted constructor leaves no attribute.
+        if hasattr(self, "_account"):
+            self._budget._dropped.append(self._account)
 
 
 class Budget:

@@ -317,6 +317,7 @@ class Engine:
                 raise ClosedError("the loader is closed")
             if self._loop is None or self._loop.has_ended:
                 self._loop = LoopThread()
+            self._loop.begin()
             return self._loop
 
     # -- the end -------------------------------------------------------------------------
@@ -380,7 +381,7 @@ class Engine:
         """Give the threads that are alive."""
         threads = list(self._threads.threads) if self._threads is not None else []
         if self._loop is not None:
-            threads.append(self._loop.thread)
+            threads += self._loop.threads
         return [thread for thread in threads if thread.is_alive()]
 
     def top_frames(self) -> dict[str, str]:

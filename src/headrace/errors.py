@@ -236,6 +236,16 @@ class ClosedError(HeadraceError, RuntimeError):
     """The loader, stream, ring or source is closed."""
 
 
+class InterruptedTakeError(ClosedError):
+    """An interrupt (Ctrl-C) fell into the handing over of a batch, which is gone."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "an interrupt fell into the taking of a batch, which is gone. Begin a new stream "
+            "(`loader.stream()`): it starts at that step."
+        )
+
+
 class SecondConsumerError(HeadraceError, RuntimeError):
     """A batch was asked for while another thread or task waits for one of the same stream."""
 

@@ -31,11 +31,6 @@ class PrivateLoop:
         self._task: asyncio.Task[Any] | None = None
         self._is_closed = False
 
-    @property
-    def is_used(self) -> bool:
-        """Whether it has run anything that may be open on it."""
-        return self._runner is not None
-
     def call(self, main: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
         """Run a coroutine function to its end on the calling thread.
 
@@ -79,18 +74,27 @@ class PrivateLoop:
             if _is_loop_running() and asyncio.get_running_loop() is task.get_loop():
                 return
         with self._running:
-            runner, self._runner = self._runner, None
-        if runner is None:
-            return
-        if _is_loop_running():
-            _end_aside(runner, last)
-        else:
-            _end(runner, last)
+            runner = self._runner
+            if runner is None:
+                return
+            if _is_open(runner):
+                (_end_aside if _is_loop_running() else _end)(runner, last)
+            # Forgotten only once it is closed, so that an interrupted close can be repeated.
+            self._runner = None
 
     def __del__(self) -> None:
-        # In any thread, under any lock: nothing may run on the loop here.
-        if self._runner is not None:
-            self._runner.get_loop().close()
+        # In any thread, under any lock: nothing may run on the loop here. An interrupted
+        # constructor leaves no attribute.
+        runner = getattr(self, "_runner", None)
+        if runner is not None and _is_open(runner):
+            runner.get_loop().close()
+
+
+def _is_open(runner: asyncio.Runner) -> bool:
+    try:
+        return not runner.get_loop().is_closed()
+    except RuntimeError:
+        return False
 
 
 def _end(runner: asyncio.Runner, last: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
 from headrace.errors import ClosedError
-from headrace.threads import start_thread
+from headrace.threads import has_begun, start_thread
 
 T = TypeVar("T")
 
@@ -34,23 +33,32 @@ class LoopThread:
     first, or dies of an exception that ends programs (SystemExit in a callback of user code).
 
     Attributes:
+        threads: The thread, once begun.
         has_ended: Whether the loop runs nothing any more.
     """
 
-    def __init__(self, name: str = "headrace-loop") -> None:
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
         self.has_ended = False
-        self._loop = asyncio.new_event_loop()
         self._jobs: set[_Job] = set()
         self._is_stopping = False
         self._death: BaseException | None = None
         self._last: asyncio.Task[None] | None = None
-        try:
-            self.thread = start_thread(self._serve, name)
-        except BaseException:
-            self._loop.close()
-            raise
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._serving = threading.Lock()
+        self._made = threading.Lock()
+        self._made.acquire()
 
     # -- from any thread -----------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start the thread, once.
+
+        Raises:
+            CannotStartThreadError: It cannot be started.
+        """
+        if not any(map(has_begun, self.threads)):
+            start_thread(self._serve, "headrace-loop", self.threads)
 
     def call(self, main: Main[T]) -> T:
         """Run a coroutine function on the loop and block for its result; not from the loop.
@@ -60,19 +68,32 @@ class LoopThread:
         Raises:
             ClosedError: The loop was stopped before the coroutine ended.
         """
-        if threading.current_thread() is self.thread:
+        if threading.current_thread() in self.threads:
             raise RuntimeError("this call would wait for its own event loop")
-        future: Future[T] = Future()
+        # A lock is all that an interrupt of this thread cannot leave half way: the condition of
+        # a Future could stay locked by it, and then hold up the loop.
+        ended = threading.Lock()
+        ended.acquire()
+        result: list[T] = []
+        errors: list[BaseException] = []
 
         async def run() -> None:
-            future.set_result(await main())
+            result.append(await main())
+            ended.release()
 
-        cancel = self.start(run, future.set_exception)
+        def fail(error: BaseException) -> None:
+            errors.append(error)
+            ended.release()
+
+        cancel = self.start(run, fail)
         try:
-            return future.result()
+            ended.acquire()
         except BaseException:
             cancel()
             raise
+        if errors:
+            raise errors.pop()
+        return result.pop()
 
     def start(
         self, main: Main[None], on_error: Callable[[BaseException], object]
@@ -106,26 +127,38 @@ class LoopThread:
         """Cancel every task, run one last coroutine function, end the loop. Does not wait."""
 
         def begin() -> None:
-            self._last = self._loop.create_task(self._finish(last))
+            if self._last is None:
+                self._last = asyncio.get_running_loop().create_task(self._finish(last))
 
-        if not self._is_stopping:
-            self._is_stopping = True
-            self._post(begin)
+        self._is_stopping = True
+        self._post(begin)
 
     def _cancel(self, job: _Job) -> None:
         job.is_cancelled = True
         self._post(lambda: job.task and job.task.cancel())
 
     def _post(self, call: Callable[[], object]) -> bool:
+        if not any(map(has_begun, self.threads)):
+            return False
+        with self._made:
+            loop = self._loop
         try:
-            self._loop.call_soon_threadsafe(call)
+            if loop is not None:
+                loop.call_soon_threadsafe(call)
         except RuntimeError:
             return False
-        return True
+        return loop is not None
 
     # -- on the loop ---------------------------------------------------------------------
 
     def _serve(self) -> None:
+        # An interrupted `begin` may be repeated while the first thread is on its way.
+        if not self._serving.acquire(blocking=False):
+            return
+        try:
+            self._loop = asyncio.new_event_loop()
+        finally:
+            self._made.release()
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
@@ -155,7 +188,7 @@ class LoopThread:
         if job.is_cancelled or self._is_stopping:
             self._tell(job, self._end())
         else:
-            job.task = self._loop.create_task(self._run(job))
+            job.task = asyncio.get_running_loop().create_task(self._run(job))
 
     async def _run(self, job: _Job) -> None:
         try:
@@ -185,7 +218,7 @@ class LoopThread:
             await self._cancel_others()
             await last()
         finally:
-            self._loop.stop()
+            asyncio.get_running_loop().stop()
 
     async def _cancel_others(self) -> None:
         """End every other task: ours, and those that user code left running."""

@@ -13,14 +13,14 @@ from headrace.build.builder import Builder
 from headrace.build.built import Built
 from headrace.errors import (
     CannotStartThreadError,
-    ClosedError,
     HeadraceError,
+    InterruptedTakeError,
     ReaderDiedError,
     WouldWait,
 )
 from headrace.plan import Plan, Span
 from headrace.ring.ring import Ring
-from headrace.threads import start_thread
+from headrace.threads import has_begun, start_thread
 
 logger = logging.getLogger("headrace")
 
@@ -89,10 +89,7 @@ class Run:
 
     def _taken(self, step: int, built: Built) -> Built:
         if step != self.next_step:
-            raise ClosedError(
-                f"an interrupt fell into the taking of step {self.next_step}, whose batch is "
-                "gone. Begin a new stream: it starts at that step."
-            )
+            raise InterruptedTakeError
         return built
 
     def close(self) -> None:
@@ -217,20 +214,14 @@ class ReaderThreads:
         with self._lock:
             self._run = run
             self._changed.notify_all()
-        while len(self.threads) < self._count and not self._is_stopped:
+        while (begun := sum(map(has_begun, self.threads))) < self._count and not self._is_stopped:
             try:
-                self._add(start_thread(self._serve, f"headrace-reader-{len(self.threads)}"))
+                start_thread(self._serve, f"headrace-reader-{begun}", self.threads)
             except CannotStartThreadError as error:
-                if not self.threads:
+                if not begun:
                     raise
-                logger.info("reading with %d threads: %s", len(self.threads), error)
-                self._count = len(self.threads)
-
-    def _add(self, thread: threading.Thread) -> None:
-        """Count a thread in; it does so too, in case its starter was interrupted."""
-        with self._lock:
-            if thread not in self.threads:
-                self.threads.append(thread)
+                logger.info("reading with %d threads: %s", begun, error)
+                self._count = begun
 
     def wait_idle(self) -> None:
         """Block until no thread builds; the current run must be closed or complete."""
@@ -247,7 +238,6 @@ class ReaderThreads:
             self._changed.notify_all()
 
     def _serve(self) -> None:
-        self._add(threading.current_thread())
         last: Run | None = None
         is_open = False
         try:

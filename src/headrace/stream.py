@@ -184,6 +184,7 @@ class BatchStream:
     def _accept(self, steps: Steps, built: Built, asked: float) -> Batch | None:
         step = steps.next_step
         try:
+<<<<<<< HEAD
             steps.next_step = step + 1
             return self._owner.accept(self, step, built, asked)
         except BaseException as error:
@@ -192,8 +193,16 @@ class BatchStream:
                     f"an interrupt fell into the taking of step {step}, whose batch is gone. "
                     "Begin a new one: it starts at that step"
                 )
+=======
+            batch = self._owner.accept(step, built, asked)
+        except KeyboardInterrupt:
+            raise  # the step is not accepted: the next take gives it again, or says that it cannot
+        except BaseException:
+>>>>>>> 74d9861 (wip)
             self._give_up()
             raise
+        steps.next_step = step + 1
+        return batch
 
     def _stalled(self, waited_s: float) -> None:
         if self._steps is not None:

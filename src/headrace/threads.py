@@ -16,7 +16,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from functools import partial
 from queue import Empty, SimpleQueue
 from types import MethodType
 from typing import Generic, ParamSpec, TypeVar
@@ -33,8 +32,16 @@ logger = logging.getLogger("headrace")
 EXIT_S = 3.0
 
 
-def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
+def start_thread(
+    target: Callable[[], object], name: str, into: list[threading.Thread] | None = None
+) -> threading.Thread:
     """Start a daemon thread; whoever starts it joins it.
+
+    Args:
+        target: What it runs.
+        name: Its name.
+        into: Where it is noted before it starts, so that an interrupt of the caller does not
+            leave a thread that nobody knows. `has_begun` tells one that was not started.
 
     Raises:
         CannotStartThreadError: The platform has no threads, or the process may have no more.
@@ -42,11 +49,20 @@ def start_thread(target: Callable[[], object], name: str) -> threading.Thread:
     if sys.platform in ("emscripten", "wasi"):
         raise CannotStartThreadError(name, f"{sys.platform} has no threads")
     thread = threading.Thread(target=target, name=name, daemon=True)
+    if into is not None:
+        into.append(thread)
     try:
         thread.start()
     except RuntimeError as error:
+        if into is not None:
+            into.remove(thread)
         raise CannotStartThreadError(name, str(error)) from error
     return thread
+
+
+def has_begun(thread: threading.Thread) -> bool:
+    """Whether a thread was started; it may have ended since."""
+    return thread.ident is not None
 
 
 def join_all(threads: Iterable[threading.Thread], timeout_s: float | None) -> list[str]:
@@ -60,7 +76,8 @@ def join_all(threads: Iterable[threading.Thread], timeout_s: float | None) -> li
         Names of those that are still busy after that.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    others = [thread for thread in threads if thread is not threading.current_thread()]
+    me = threading.current_thread()
+    others = [thread for thread in threads if thread is not me and has_begun(thread)]
     for thread in others:
         thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
     return [thread.name for thread in others if thread.is_alive()]
@@ -166,54 +183,63 @@ class _Reaper:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users = 0
+        self._users: set[Reaping] = set()
         self._calls: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
-    def enter(self) -> None:
+    def enter(self, user: Reaping) -> None:
         with self._lock:
-            if self._thread is None:
-                self._thread = start_thread(partial(_close_each, self._calls), "headrace-reaper")
-            self._users += 1
-
-    def leave(self) -> None:
-        """Count one user less; the last ends the thread and joins it, unless it is the caller."""
-        with self._lock:
-            self._users -= 1
-            if self._users:
+            if user.is_ended:
                 return
-            thread, self._thread = self._thread, None
-            calls, self._calls = self._calls, SimpleQueue()
-        calls.put(None)
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(exit_left_s())
+            self._users.add(user)
+            if not any(map(has_begun, self._threads)):
+                start_thread(self._serve, "headrace-reaper", self._threads)
+
+    def leave(self, user: Reaping) -> None:
+        """Count a user out; the last ends the thread and joins it, unless it is the caller."""
+        with self._lock:
+            user.is_ended = True
+            self._users.discard(user)
+            threads = [] if self._users else list(self._threads)
+            for _ in threads:
+                self._calls.put(None)
+        join_all(threads, exit_left_s())
 
     def put(self, call: Callable[[], object]) -> None:
         # Without a thread nobody has begun anything, and a closing kept here would keep its
         # owner alive for ever.
-        if self._thread is not None:
+        if self._threads:
             self._calls.put(call)
 
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None or not self._is_done():
+            try:
+                if call is not None:
+                    call()
+            except Exception:
+                logger.exception("closing what was dropped failed")
+            del call
 
-def _close_each(calls: SimpleQueue[Callable[[], object] | None]) -> None:
-    while (call := calls.get()) is not None:
-        try:
-            call()
-        except Exception:
-            logger.exception("closing what was dropped failed")
-        del call
+    def _is_done(self) -> bool:
+        """Whether nobody needs the calling thread; it is then forgotten."""
+        with self._lock:
+            if not self._users:
+                self._threads.clear()
+            return not self._users
 
 
 _reaper = _Reaper()
 
 
 class Reaping:
-    """One owner's need of the reaper, from its first thread to its end."""
+    """One owner's need of the reaper, from its first thread to its end.
+
+    Attributes:
+        is_ended: Whether it is over for good.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._is_begun = False
-        self._is_ended = False
+        self.is_ended = False
 
     def begin(self) -> None:
         """Have what this owner drops closed from here on. Idempotent.
@@ -221,18 +247,11 @@ class Reaping:
         Raises:
             CannotStartThreadError: There are no threads, so nothing needs to be closed.
         """
-        with self._lock:
-            if not self._is_begun and not self._is_ended:
-                _reaper.enter()
-                self._is_begun = True
+        _reaper.enter(self)
 
     def end(self) -> None:
         """Need it no longer. Idempotent."""
-        with self._lock:
-            leaves = self._is_begun and not self._is_ended
-            self._is_ended = True
-        if leaves:
-            _reaper.leave()
+        _reaper.leave(self)
 
 
 def reap(close: Callable[[], object]) -> None:

@@ -111,8 +111,8 @@ class Child:
         return self._ended
 
     def _kill(self) -> None:
-        # faulthandler writes down where each thread is, then the process dies of it.
-        os.kill(self.pid, signal.SIGABRT)
+        # faulthandler writes down where each thread is, then the processes die of it.
+        os.killpg(self.pid, signal.SIGABRT)
 
     def __enter__(self) -> Child:
         return self
@@ -124,5 +124,5 @@ class Child:
         trace: TracebackType | None,
     ) -> None:
         if self._ended is None:
-            os.kill(self.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
             self.end()

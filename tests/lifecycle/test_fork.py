@@ -25,16 +25,17 @@ Run = Callable[[str], Ended]
 
 # What a script does in a forked child; the parent then asks how the child ended.
 FORK = """
-import asyncio, faulthandler, gc, os, sys, threading
+import asyncio, faulthandler, gc, os, signal, sys, threading
 import headrace as hr
 from headrace.threads import start_thread
 from tests.lifecycle.data import *
 
+faulthandler.register(signal.SIGALRM, chain=True)
 def in_child(what):
     pid = os.fork()
     if pid == 0:
         # A child that hangs says where, and ends.
-        faulthandler.dump_traceback_later(20, exit=True)
+        signal.alarm(20)
         try:
             what()
         except BaseException:
@@ -184,7 +185,7 @@ stream = iter(parent)
 next(stream)
 pid = os.fork()
 if pid == 0:
-    faulthandler.dump_traceback_later(20, exit=True)
+    signal.alarm(20)
     own = loader_of("items", workers=2)
     next(iter(own))
     sys.exit(3)

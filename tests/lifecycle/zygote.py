@@ -24,6 +24,8 @@ def serve(requests: socket.socket) -> str:
         pid = os.fork()
         if pid == 0:
             requests.close()
+            # A group of its own: what it forks can be ended with it.
+            os.setpgid(0, 0)
             for to, descriptor in enumerate(descriptors, 1):
                 os.dup2(descriptor, to)
                 os.close(descriptor)
