@@ -184,21 +184,10 @@ class BatchStream:
     def _accept(self, steps: Steps, built: Built, asked: float) -> Batch | None:
         step = steps.next_step
         try:
-<<<<<<< HEAD
-            steps.next_step = step + 1
-            return self._owner.accept(self, step, built, asked)
-        except BaseException as error:
-            if not isinstance(error, Exception):
-                self._stolen_by = (
-                    f"an interrupt fell into the taking of step {step}, whose batch is gone. "
-                    "Begin a new one: it starts at that step"
-                )
-=======
-            batch = self._owner.accept(step, built, asked)
+            batch = self._owner.accept(self, step, built, asked)
         except KeyboardInterrupt:
             raise  # the step is not accepted: the next take gives it again, or says that it cannot
         except BaseException:
->>>>>>> 74d9861 (wip)
             self._give_up()
             raise
         steps.next_step = step + 1
