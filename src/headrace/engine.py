@@ -32,9 +32,9 @@ from headrace.config import MAX_PREFETCH, auto_prefetch, poisons_blocks
 from headrace.datasets.dataset import BatchDataset, BulkDataset
 from headrace.datasets.foreign import ThreadCopies
 from headrace.datasets.row_samples import BlockingRowSamples, WaitingRowSamples
-from headrace.errors import CannotStartThreadError, ClosedError
+from headrace.errors import CannotStartThreadError, ClosedError, LoopRunningError
 from headrace.explain import Setup
-from headrace.inline import InlineRun, PrivateLoop
+from headrace.inline import InlineRun, PrivateLoop, is_loop_running
 from headrace.loop_thread import LoopThread, Main
 from headrace.plan import Order, Plan, span_steps_for
 from headrace.reader import ReaderThreads, Run, top_frames
@@ -213,11 +213,26 @@ class Engine:
             self.opened.open_here()
             return self._builder.build_blocking(span)[0]
 
-        async def build() -> list[Built]:
-            await self.opened.open_loop()
-            return await self._builder.build(span)
+        return self.call_opened(lambda: self._builder.build(span), "batch_at")[0]
 
-        return self.call(build, "batch_at")[0]
+    def call_for_probe(self, main: Main[T]) -> T:
+        """Run a coroutine function to its end, unless a loop runs in the calling thread.
+
+        Raises:
+            LoopRunningError: One does, and would stand still meanwhile.
+        """
+        if is_loop_running():
+            raise LoopRunningError("the purity probe")
+        return self.call_opened(main, "the purity probe")
+
+    def call_opened(self, main: Main[T], what: str) -> T:
+        """Do as `call`, on a loop that has the dataset open."""
+
+        async def opened() -> T:
+            await self.opened.open_loop()
+            return await main()
+
+        return self.call(opened, what)
 
     def call(self, main: Main[T], what: str) -> T:
         """Run a coroutine function to its end: on the engine's loop, or the private one."""

@@ -38,7 +38,7 @@ class PrivateLoop:
             LoopRunningError: A loop runs in this thread already.
             ClosedError: Another thread closed this one, before or meanwhile.
         """
-        if _is_loop_running():
+        if is_loop_running():
             raise LoopRunningError(what)
         with self._running:
             if self._is_closed:
@@ -71,9 +71,10 @@ class PrivateLoop:
         task = self._task
         if task is not None:
             cancel_from_outside(task)
-            if _is_loop_running() and asyncio.get_running_loop() is task.get_loop():
+            if is_loop_running() and asyncio.get_running_loop() is task.get_loop():
                 return
         with self._running:
+<<<<<<< Updated upstream
             runner = self._runner
             if runner is None:
                 return
@@ -81,6 +82,15 @@ class PrivateLoop:
                 (_end_aside if _is_loop_running() else _end)(runner, last)
             # Forgotten only once it is closed, so that an interrupted close can be repeated.
             self._runner = None
+=======
+            runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        if is_loop_running():
+            _end_aside(runner, last)
+        else:
+            _end(runner, last)
+>>>>>>> Stashed changes
 
     def __del__(self) -> None:
         # In any thread, under any lock: nothing may run on the loop here. An interrupted
@@ -110,7 +120,8 @@ def _end_aside(runner: asyncio.Runner, last: Callable[[], Coroutine[Any, Any, No
         runner.get_loop().close()
 
 
-def _is_loop_running() -> bool:
+def is_loop_running() -> bool:
+    """Whether an event loop runs in the calling thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -577,7 +577,7 @@ class Loader:
         """Probe a foreign dataset for impurity before the first read of the run."""
         probes, self._probes = self._probes, False
         if probes and self._pure is not False and not self._built_states:
-            probe_foreign(self.dataset)
+            probe_foreign(self.dataset, self._engine.call_for_probe)
 
     def _note_dropped(self) -> None:
         dropped = self.samples_dropped

@@ -134,7 +134,9 @@ def test_what_only_the_loop_reads_needs_no_copy() -> None:
             return sample_of(index)
 
     gate = Gate()
-    with hr.Loader(Client(40, gate), 2, shuffle=False, workers=2, prefetch=4) as loader:
+    with hr.Loader(
+        Client(40, gate), 2, shuffle=False, workers=2, prefetch=4, probe=False
+    ) as loader:
         consumer = threading.Thread(target=next, args=(loader.epoch(0),))
         consumer.start()
         gate.arrived_blocking(8)
@@ -245,6 +247,46 @@ def test_an_impure_dataset_is_refused_at_the_first_take(draw: str) -> None:
         next(iter(loader))
 
     assert random.getstate() == before
+
+
+class ImpureGet(Samples):
+    async def get(self, index: int) -> float:
+        return random.random()
+
+
+class ImpureDecode(Samples):
+    async def fetch(self, indices: Sequence[int]) -> list[int]:
+        return list(indices)
+
+    def decode(self, raw: int) -> float:
+        return random.random()
+
+
+class ImpureBatch(Samples):
+    def get_batch(self, indices: Sequence[int]) -> torch.Tensor:
+        return torch.rand(len(indices))
+
+
+class ImpureAwaitedBatch(Samples):
+    async def get_batch(self, indices: Sequence[int]) -> torch.Tensor:
+        return torch.rand(len(indices))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", [ImpureGet, ImpureDecode, ImpureBatch, ImpureAwaitedBatch])
+def test_the_probe_reads_as_the_loader_does(kind: type[Samples], workers: int) -> None:
+    """Awaited samples, decoded ones and batches are probed too (S0-74)."""
+    with (
+        hr.Loader(kind(20), 4, workers=workers) as loader,
+        pytest.raises(hr.PurityError, match=r"sample 0 draws from the global generator|differ"),
+    ):
+        next(iter(loader))
+
+
+async def test_the_probe_does_not_stop_a_running_loop() -> None:
+    """What would have to be waited for inside a coroutine is left unprobed."""
+    async with hr.Loader(ImpureGet(20), 4, workers=1) as loader:
+        assert (await anext(aiter(loader))).num_rows == 4
 
 
 def test_impurity_may_be_allowed() -> None:

@@ -109,7 +109,7 @@ def test_batches_are_awaited_of_the_object_that_was_opened(workers: int) -> None
     seen_calls.clear()
     data = Unshared()
 
-    with hr.Loader(data, batch_size=4, workers=workers) as loader:
+    with hr.Loader(data, batch_size=4, workers=workers, probe=False) as loader:
         steps = [batch.step for batch in loader]
 
     assert steps == [0, 1]
