@@ -74,23 +74,13 @@ class PrivateLoop:
             if is_loop_running() and asyncio.get_running_loop() is task.get_loop():
                 return
         with self._running:
-<<<<<<< Updated upstream
             runner = self._runner
             if runner is None:
                 return
             if _is_open(runner):
-                (_end_aside if _is_loop_running() else _end)(runner, last)
+                (_end_aside if is_loop_running() else _end)(runner, last)
             # Forgotten only once it is closed, so that an interrupted close can be repeated.
             self._runner = None
-=======
-            runner, self._runner = self._runner, None
-        if runner is None:
-            return
-        if is_loop_running():
-            _end_aside(runner, last)
-        else:
-            _end(runner, last)
->>>>>>> Stashed changes
 
     def __del__(self) -> None:
         # In any thread, under any lock: nothing may run on the loop here. An interrupted
