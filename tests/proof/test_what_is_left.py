@@ -5,13 +5,21 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 import headrace as hr
+from tests.proof.worlds import quiet_collector
 
 ROWS = np.arange(8 * 20_000, dtype=np.int64).reshape(8, 20_000)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def collects_quickly() -> Iterator[None]:
+    with quiet_collector():
+        yield
 
 
 def test_a_kept_batch_outlives_its_loader() -> None:
