@@ -49,7 +49,7 @@ def settings_of(
     Raises:
         ConfigError: One is out of its range.
     """
-    count = config.auto_workers() if workers is None else config.integer("workers", workers, 0)
+    count = config.workers(workers)
     is_serial = bool(states) or pure is False
     copies = ThreadCopies(dataset) if count and not is_serial else None
     if copies is not None and copies.sharing == "serial":

@@ -15,6 +15,9 @@ MAX_PREFETCH = 256
 AUTO_PREFETCH_BYTES = 64 << 20
 AUTO_PREFETCH_STEPS = (4, 32)
 AUTO_WORKERS = 4
+# Readers share one interpreter, so more than its cores only hide waiting; a thousand take a
+# machine down when they start.
+MAX_WORKERS = 64
 
 
 def integer(knob: str, value: Any, low: int, high: int | None = None) -> int:
@@ -54,6 +57,11 @@ def positive(knob: str, value: Any) -> float:
 def prefetch(value: Any) -> int:
     """Check a read-ahead in steps; 0 counts as 1."""
     return max(1, integer("prefetch", value, 0, MAX_PREFETCH))
+
+
+def workers(value: Any) -> int:
+    """Check a number of reader threads; None for as many as `auto_workers` says."""
+    return auto_workers() if value is None else integer("workers", value, 0, MAX_WORKERS)
 
 
 def one_of(knob: str, value: Any, *wanted: Any) -> Any:

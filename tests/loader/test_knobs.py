@@ -56,3 +56,10 @@ def test_a_knob_that_agrees_with_the_sampler_is_welcome() -> None:
 
     with hr.Loader(DATA, 10, sampler=sampler, drop_last=False) as loader:
         assert loader.sampler is sampler
+
+
+@pytest.mark.parametrize("workers", [-1, 65, 10**6, True, 1.5])
+def test_reader_threads_are_64_at_most(workers: Any) -> None:
+    """More would take a machine down when they start, so they are refused at once."""
+    with pytest.raises(hr.ConfigError, match=r"^workers: wanted an int from 0 to 64, got"):
+        hr.Loader(DATA, 8, workers=workers)
