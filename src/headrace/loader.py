@@ -86,7 +86,8 @@ class Loader:
         transform: `f(batch, pick_keys)` at delivery, on the device; may be a coroutine function
             for CPU batches.
         names: Names of the columns in place of the dataset's.
-        workers: Reader threads; 0 builds on the caller's thread; None for the number of cores.
+        workers: Reader threads; at most 64; 0 builds on the caller's thread; None for the cores,
+            at most 4.
         prefetch: Steps read ahead over all stages; None by size; 0 counts as 1.
         ring_bytes: Bound on the bytes read ahead, two steps at least.
         on_bad_sample: "raise"; "replace" by a pure draw; "mask" to also give the row weight 0.
@@ -352,7 +353,7 @@ class Loader:
             state: What `state_dict` gave, straight or through JSON.
             allow: "global_batch" to go on with this loader's batch size, at once, without
                 repeating or skipping picks; "dataset" if data was appended, which comes in with
-                the next epoch.
+                the next epoch; other differences of the data are still refused.
 
         Raises:
             StateError: The state is of another run; every field that differs is named.

@@ -19,6 +19,7 @@ from headrace.state import (
     Identity,
     Schedule,
     differences,
+    has_only_grown,
     order_check,
     pick_hashes,
     plain_json,
@@ -129,7 +130,7 @@ def restore(
         identity: The loader that goes on.
         sampler: Its order from step 0, with its own sizes.
         allow: "global_batch": another batch size from the next step on. "dataset": appended
-            data, from the next epoch on.
+            data, from the next epoch on; whatever else differs in it is still refused.
         with_content: Whether the loader hashes content.
 
     Raises:
@@ -316,6 +317,6 @@ def _under(sampler: Sampler, schedule: Schedule, revisions: tuple[int, ...]) -> 
 def _cure(found: Mapping[str, tuple[Any, Any]]) -> str:
     if all(name == "global_batch" for name in found):
         return 'To go on with the new batch size: load_state_dict(state, allow={"global_batch"}).'
-    if all(name.startswith("dataset/") or name == "sampler/num_samples" for name in found):
+    if has_only_grown(found):
         return 'If data was only appended: load_state_dict(state, allow={"dataset"}).'
     return "Make the loader as it was when the state was saved."

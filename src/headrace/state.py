@@ -31,6 +31,10 @@ _PLACE, _SAMPLE, _REPEAT, _FINISH = (
 _BY_32, _BY_29 = np.uint64(32), np.uint64(29)
 
 
+# Facts of a dataset that change when data is appended to it; "of" may hold facts in turn.
+GROWN = frozenset({"samples", "shards", "bytes", "names_and_sizes", "parts", "of", "indices"})
+
+
 def pick_hashes(picks: Picks) -> NDArray[np.uint64]:
     """Give one 64-bit hash per pick, of (step, slot, sample, repeat).
 
@@ -185,7 +189,8 @@ def differences(
     Args:
         state: What `state_dict` gave.
         identity: The loader that is to go on from it.
-        allow: "global_batch" and "dataset" are not compared where named.
+        allow: "global_batch" is not compared where named; of "dataset" only what data that was
+            appended does not change.
 
     Returns:
         Field name ('/'-joined) to (value in the state, value of the loader).
@@ -193,16 +198,37 @@ def differences(
     ours = identity.to_json()
     found: dict[str, tuple[Any, Any]] = {}
     for name, value in ours.items():
-        if name in allow:
+        if name == "global_batch" and name in allow:
             continue
-        theirs = state.get(name)
+        theirs, may_grow = state.get(name), name == "dataset" and name in allow
         if isinstance(value, dict) and isinstance(theirs, Mapping):
-            for key in sorted(value.keys() | theirs.keys(), key=str):
-                if theirs.get(key) != value.get(key):
-                    found[f"{name}/{key}"] = (theirs.get(key), value.get(key))
+            found |= _unlike(name, theirs, value, may_grow)
         elif theirs != value:
             found[name] = (theirs, value)
     return found
+
+
+def _unlike(
+    name: str, theirs: Mapping[str, Any], ours: Mapping[str, Any], may_grow: bool
+) -> dict[str, tuple[Any, Any]]:
+    """Give the facts that differ; where data may have grown, only those that this leaves alone."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for key in sorted(ours.keys() | theirs.keys(), key=str):
+        place, one, two = f"{name}/{key}", theirs.get(key), ours.get(key)
+        if one == two:
+            continue
+        if not may_grow or key not in GROWN:
+            found[place] = (one, two)
+        elif isinstance(one, Mapping) and isinstance(two, Mapping):
+            found |= _unlike(place, one, two, may_grow)
+    return found
+
+
+def has_only_grown(found: Mapping[str, tuple[Any, Any]]) -> bool:
+    """Whether data that was appended explains all differences that `differences` gave."""
+    samples = found.get("sampler/num_samples", (0, 0))
+    names = {name.removeprefix("dataset/") for name in found} - {"sampler/num_samples"}
+    return names <= GROWN and samples[1] > samples[0]
 
 
 def order_check(picks: Picks) -> str:

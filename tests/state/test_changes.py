@@ -357,3 +357,81 @@ def test_shards_may_be_appended(tmp_path: Path) -> None:
     assert max(seen + rest) < 200
     assert len(set(seen + rest)) == 10
     assert sum(first >= 200 for first in whole) in (4, 5)
+
+
+OTHER_DATA: dict[str, tuple[Any, str]] = {
+    "another dtype": ({"x": np.arange(30, dtype=np.int32)}, "dataset/columns"),
+    "one column less": ({"y": np.arange(30)}, "dataset/columns"),
+    "another kind": (list(range(30)), "dataset/kind"),
+    "another dtype below a subset": (
+        hr.Subset(np.arange(40, dtype=np.int16), range(30)),
+        "dataset/kind",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_DATA)
+def test_permission_for_appended_data_covers_nothing_else(name: str) -> None:
+    """Whatever appending does not change must agree, and is named."""
+    data, field = OTHER_DATA[name]
+    with hr.Loader({"x": np.arange(20)}, 4) as made:
+        state = made.state_dict()
+
+    with hr.Loader(data, 4) as made, pytest.raises(StateError) as refused:
+        made.load_state_dict(state, allow={"dataset"})
+
+    assert field in refused.value.differences
+    assert "dataset/samples" not in refused.value.differences
+    assert "allow=" not in str(refused.value)
+
+
+def test_windows_of_another_length_are_no_appended_data(tmp_path: Path) -> None:
+    """A state of windows of 8 tokens does not fit windows of 4, whatever is allowed."""
+    np.save(tmp_path / "shard.npy", np.arange(81, dtype=np.uint16))
+    path = str(tmp_path)
+    with hr.Loader(hr.TokenShards(path, seq_len=8), 2) as made:
+        state = made.state_dict()
+
+    with hr.Loader(hr.TokenShards(path, seq_len=4), 2) as made:
+        with pytest.raises(StateError) as refused:
+            made.load_state_dict(state, allow={"dataset"})
+        with pytest.raises(StateError) as unasked:
+            made.load_state_dict(state)
+
+    assert refused.value.differences == {"dataset/seq_len": (8, 4)}
+    assert "allow=" not in str(unasked.value)
+
+
+def test_a_subset_may_grow_but_not_change_what_it_is_of() -> None:
+    """The facts of the data below a subset are compared in turn."""
+    with hr.Loader(hr.Subset(np.arange(20), range(10)), 5) as made:
+        state = made.state_dict()
+
+    with hr.Loader(hr.Subset(np.arange(30), range(15)), 5) as made:
+        made.load_state_dict(state, allow={"dataset"})
+        assert made.state_dict()["data_revisions"] == [10, 15]
+    with (
+        hr.Loader(hr.Subset(np.arange(30, dtype=np.int32), range(15)), 5) as made,
+        pytest.raises(StateError) as refused,
+    ):
+        made.load_state_dict(state, allow={"dataset"})
+
+    assert list(refused.value.differences) == ["dataset/of/columns"]
+
+
+def test_the_cure_for_appended_data_is_for_more_samples_only() -> None:
+    """Fewer samples, and other data of as many, are told to make the loader as it was."""
+    with hr.Loader({"x": np.arange(20)}, 4) as made:
+        state = made.state_dict()
+    cured = {}
+
+    for name, data in {
+        "more": {"x": np.arange(30)},
+        "fewer": {"x": np.arange(10)},
+        "as many": {"x": np.arange(20, dtype=np.int32)},
+    }.items():
+        with hr.Loader(data, 4) as made, pytest.raises(StateError) as refused:
+            made.load_state_dict(state)
+        cured[name] = "allow=" in str(refused.value)
+
+    assert cured == {"more": True, "fewer": False, "as many": False}
