@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from headrace import Loader
 from headrace.datasets import Arrays, Concat, as_dataset
 from headrace.datasets.foreign import ThreadCopies, can_share, thread_copy
 from headrace.testing.dataset_reads import get_samples, in_threads
@@ -21,8 +22,8 @@ class Unsafe:
     """Keeps a scratch between calls, as many do."""
 
     def __init__(self) -> None:
-        self.table = np.arange(100_000)
-        self.tensor = torch.arange(10)
+        self.table = np.arange((16 << 20) // 8 + 1)
+        self.tensor = torch.zeros((16 << 20) + 1, dtype=torch.uint8)
         self.blob = bytes(100_000)
         self.small = b"small"
         self.scratch = [0]
@@ -37,18 +38,129 @@ class Unsafe:
 
 
 def test_copies_share_what_is_large_and_nothing_else() -> None:
-    """Arrays, tensors, large bytes and functions by reference; small state copied."""
+    """Large arrays, tensors and bytes, and functions by reference; small state copied."""
     subject = Unsafe()
 
     copied = thread_copy(subject)
 
     assert copied is not subject
-    assert copied.table is subject.table
+    assert np.shares_memory(copied.table, subject.table)
     assert copied.tensor is subject.tensor
     assert copied.blob is subject.blob
     assert copied.transform is subject.transform
     assert copied.scratch == subject.scratch
     assert copied.scratch is not subject.scratch
+
+
+@pytest.mark.parametrize(
+    "scratch",
+    [
+        np.arange(3),
+        np.arange((16 << 20) // 8),
+        np.array([[1], None], object),
+        torch.arange(3),
+        torch.nn.Parameter(torch.zeros(3)),
+        bytearray(100_000),
+    ],
+    ids=["array", "16 MiB", "objects", "tensor", "parameter", "bytearray"],
+)
+def test_what_may_be_a_scratch_is_copied_for_each_thread(scratch: Any) -> None:
+    """Threads that write into it would fill each other's samples; one object stays one."""
+    first, again = thread_copy([scratch, scratch])
+
+    assert first is again
+    assert type(first) is type(scratch)
+    assert str(first) == str(scratch)
+    if not isinstance(scratch, bytearray):
+        mine, theirs = (x.detach() if isinstance(x, torch.Tensor) else x for x in (first, scratch))
+        assert not np.shares_memory(np.asarray(mine), np.asarray(theirs))
+    assert first is not scratch
+
+
+def test_a_large_array_comes_as_a_view_that_refuses_writes() -> None:
+    """Writing into it raises numpy's own error; the original stays writable."""
+    table = np.zeros((16 << 20) + 1, np.uint8)
+
+    view = thread_copy(table)
+
+    with pytest.raises(ValueError, match="read-only"):
+        view[0] = 1
+    table[0] = 2
+    assert view[0] == 2
+
+
+def test_many_small_arrays_are_copied_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of samples is data, and is not held once for each thread."""
+    monkeypatch.setattr("headrace.datasets.foreign.COPIED_BYTES", 100)
+    samples = [np.zeros(40, np.uint8) for _ in range(4)]
+
+    copied = thread_copy(samples)
+
+    assert [array.flags.writeable for array in copied] == [True, True, False, False]
+
+
+def test_a_slice_is_copied_without_what_it_is_cut_from() -> None:
+    """A tensor of a few bytes never costs the memory behind it."""
+    row = torch.arange(1000)[5:8]
+
+    copied = thread_copy(row)
+
+    assert copied.tolist() == [5, 6, 7]
+    assert copied.untyped_storage().nbytes() == 24
+
+
+class Holding:
+    """Keeps a value between calls."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __len__(self) -> int:
+        return 2000
+
+    def __getitem__(self, index: int) -> Any:
+        np.multiply(np.ones(64), index, out=self.held)
+        return torch.from_numpy(self.held).clone()
+
+
+def test_a_scratch_array_gives_right_batches_on_several_readers() -> None:
+    """What one thread writes no other thread delivers."""
+    data = Holding(np.zeros(64))
+
+    with Loader(data, 50, shuffle=False, workers=3, probe=False) as loader:
+        found = torch.cat([batch[0] for batch in loader])
+
+    assert torch.equal(found, torch.arange(2000.0).double()[:, None].expand(2000, 64))
+
+
+def test_a_closure_makes_one_thread_read() -> None:
+    """What it holds, say an open file, cannot be copied; the warning names the closure."""
+    handle = [0]
+
+    with pytest.warns(UserWarning, match=r"closure .*<lambda> holds is unknown"):
+        assert ThreadCopies(as_dataset(Holding(lambda: handle))).sharing == "serial"
+
+
+def test_a_bound_builtin_is_copied_with_its_object() -> None:
+    """`file.read` or `list.append` is a handle, not a function."""
+    held: list[int] = []
+
+    append = thread_copy(held.append)
+    append(1)
+
+    assert held == []
+    assert thread_copy(len) is len
+
+
+def test_a_dataset_that_was_read_from_is_told_how_to_leave_its_file_out(tmp_path: Path) -> None:
+    """Opening late is not enough once it is open."""
+    data = Holding(None)
+    (tmp_path / "data").write_bytes(b"1")
+    advice = r"leave them out of __getstate__.*read from before"
+    with (tmp_path / "data").open("rb") as data.held, pytest.warns(UserWarning, match=advice):
+        copies = ThreadCopies(as_dataset(data))
+
+    assert copies.sharing == "serial"
 
 
 def test_each_thread_gets_a_copy_of_an_object_that_does_not_say_it_is_safe() -> None:

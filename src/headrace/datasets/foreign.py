@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import io
 import pickle
@@ -17,15 +18,10 @@ Sharing = Literal["shared", "copies", "serial"]
 
 # Smaller bytes cost less to copy than to look up.
 LARGE_BYTES = 64 * 1024
-
-_BY_REFERENCE = (
-    np.ndarray,
-    torch.Tensor,
-    type,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    types.ModuleType,
-)
+# Scratch arrays, which each thread must have for itself, are small; larger arrays are data.
+LARGE_ARRAY_BYTES = 16 << 20
+# A list of many small arrays is data too, which may not fit into memory once for each thread.
+COPIED_BYTES = 256 << 20
 
 
 def can_share(dataset: Any) -> bool:
@@ -44,9 +40,16 @@ def _is_read_on_loop(dataset: Any) -> bool:
 class ThreadCopies:
     """Gives each reader thread the dataset that it may use.
 
-    The copy is a pickle round trip in which arrays, tensors, large bytes and functions pass by
-    reference, so handles and small state are copied and the data is not. It is taken when this
-    is made: do that before the dataset is used, while handles that it opens late are not open.
+    The copy is a pickle round trip which copies handles and small state, and not the data:
+
+    - Arrays and CPU tensors of at most LARGE_ARRAY_BYTES are copied, COPIED_BYTES in all. Of
+      the others arrays come as read-only views, so that an object which writes into one fails
+      in place of disturbing other threads; tensors have no such views and come as they are.
+    - Large bytes, classes, modules, and functions without a closure come as they are. What a
+      closure holds cannot be copied, so a dataset that has one is read by one thread.
+
+    It is taken when this is made: do that before the dataset is used, while handles that it
+    opens late are not open.
 
     Attributes:
         sharing: "shared": one object for all. "copies": one each. "serial": it cannot be copied,
@@ -79,7 +82,7 @@ class ThreadCopies:
 
 
 def pickled(value: Any) -> tuple[bytes, list[Any]]:
-    """Give a pickle of a value and the large objects that it refers to."""
+    """Give a pickle of a value and the objects outside it that it refers to."""
     into = io.BytesIO()
     pickler = _Pickler(into)
     pickler.dump(value)
@@ -87,9 +90,19 @@ def pickled(value: Any) -> tuple[bytes, list[Any]]:
 
 
 def thread_copy(value: T) -> T:
-    """Give a copy that shares arrays, tensors, large bytes and functions with the value."""
+    """Give a copy as a thread gets it; see `ThreadCopies`."""
     copied: T = _Unpickler(*pickled(value)).load()
     return copied
+
+
+class _Copied:
+    """An array or tensor as it was when the pickle was made, to be copied for each thread."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = _copy_of(value)
+
+    def fresh(self) -> Any:
+        return _copy_of(self._value)
 
 
 class _Pickler(pickle.Pickler):
@@ -97,36 +110,93 @@ class _Pickler(pickle.Pickler):
         super().__init__(into, protocol=pickle.HIGHEST_PROTOCOL)
         self.references: list[Any] = []
         self._numbers: dict[int, int] = {}
+        self._values: list[Any] = []
+        self._left_bytes = COPIED_BYTES
 
     def persistent_id(self, value: Any) -> int | None:
-        """Give the number of an object that passes by reference; None copies it."""
-        if not isinstance(value, _BY_REFERENCE) and not _is_large_bytes(value):
-            return None
-        number = self._numbers.setdefault(id(value), len(self.references))
-        if number == len(self.references):
-            self.references.append(value)
+        """Give the number of an object that is kept outside the pickle; None pickles it."""
+        number = self._numbers.get(id(value))
+        if number is None:
+            reference = self._reference(value)
+            if reference is None:
+                return None
+            number = self._numbers[id(value)] = len(self.references)
+            self.references.append(reference)
+            # While this lives no other object has its id.
+            self._values.append(value)
         return number
+
+    def _reference(self, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return self._array(value)
+        if isinstance(value, torch.Tensor):
+            is_plain = value.device.type == "cpu" and value.layout is torch.strided
+            return _Copied(value) if is_plain and self._fits(value.nbytes) else value
+        return value if _is_unchanging(value) else None
+
+    def _array(self, array: np.ndarray[Any, Any]) -> Any:
+        if not array.flags.writeable:
+            return array
+        if self._fits(array.nbytes):
+            # Objects in an array may be handles, which pickle copies one by one.
+            return None if array.dtype.hasobject else _Copied(array)
+        view = array.view()
+        view.flags.writeable = False
+        return view
+
+    def _fits(self, size_bytes: int) -> bool:
+        """Whether so many bytes are copied, and if so take them off what is left."""
+        fits = size_bytes <= min(LARGE_ARRAY_BYTES, self._left_bytes)
+        self._left_bytes -= size_bytes if fits else 0
+        return fits
 
 
 class _Unpickler(pickle.Unpickler):
     def __init__(self, data: bytes, references: list[Any]) -> None:
         super().__init__(io.BytesIO(data))
         self._references = references
+        self._fresh: dict[int, Any] = {}
 
     def persistent_load(self, number: int) -> Any:
-        """Give the object of a number."""
-        return self._references[number]
+        """Give the object of a number, or one copy of it for this thread."""
+        reference = self._references[number]
+        if not isinstance(reference, _Copied):
+            return reference
+        if number not in self._fresh:
+            self._fresh[number] = reference.fresh()
+        return self._fresh[number]
 
 
-def _is_large_bytes(value: Any) -> bool:
-    return isinstance(value, bytes | bytearray) and len(value) > LARGE_BYTES
+def _copy_of(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.copy(order="K")
+    if type(value) is torch.Tensor:
+        # Not deepcopy, which copies the whole memory that a slice is cut from.
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    return copy.deepcopy(value)
+
+
+def _is_unchanging(value: Any) -> bool:
+    """Whether threads may share an object: code, or bytes that cost much to copy."""
+    if isinstance(value, types.FunctionType):
+        if value.__closure__:
+            raise pickle.PicklingError(f"what the closure {value.__qualname__} holds is unknown")
+        return True
+    if isinstance(value, types.BuiltinFunctionType):
+        # One that is bound, as `file.read`, belongs to an object to be copied.
+        return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
+    return isinstance(value, type | types.ModuleType) or (
+        isinstance(value, bytes) and len(value) > LARGE_BYTES
+    )
 
 
 def _warn_serial(dataset: Any, error: Exception) -> None:
     warnings.warn(
         f"{dataset!r} does not say thread_safe = True and cannot be copied for each reader "
         f"thread ({type(error).__name__}: {error}), so one thread reads it. Set thread_safe = "
-        "True if calls from several threads are safe, or open files and connections late (in "
-        "thread_open or at first use) so that it can be pickled.",
+        "True if calls from several threads are safe. Else open files and connections in "
+        "thread_open, or at first use and leave them out of __getstate__: a dataset that was "
+        "read from before it came to the loader has them open. Hold functions of a module in "
+        "place of closures.",
         stacklevel=2,
     )
