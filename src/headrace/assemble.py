@@ -142,12 +142,19 @@ def _check_names(dataset: AnyDataset, names: Sequence[str]) -> None:
 
 
 def _with_keys(collate: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a collate function that takes samples and keys, whatever the user's takes."""
+    """Give a collate function that takes samples and keys, whatever the user's takes.
+
+    A second parameter with a default is an option of the user's: keys are not for it.
+    """
     try:
-        kinds = [p.kind for p in inspect.signature(collate).parameters.values()]
+        parameters = list(inspect.signature(collate).parameters.values())[:2]
     except (TypeError, ValueError):
-        kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD]
+        parameters = []
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if sum(kind in positional for kind in kinds) >= 2 or inspect.Parameter.VAR_POSITIONAL in kinds:
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters) or (
+        len(parameters) == 2
+        and parameters[1].kind in positional
+        and parameters[1].default is inspect.Parameter.empty
+    ):
         return collate
     return lambda samples, keys: collate(samples)

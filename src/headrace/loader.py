@@ -82,7 +82,8 @@ class Loader:
         sampler: A headrace sampler, or a torch Sampler or BatchSampler.
         augment: Views of each sample per epoch.
         sample_transform: `f(sample, key)` before collation, on reader threads.
-        collate: `f(samples, keys)` or `f(samples)` in place of the default.
+        collate: `f(samples, keys)` or `f(samples)` in place of the default; keys are given to a
+            second positional parameter without a default.
         transform: `f(batch, pick_keys)` at delivery, on the device; may be a coroutine function
             for CPU batches.
         names: Names of the columns in place of the dataset's.

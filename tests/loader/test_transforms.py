@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import threading
+import types
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 import torch
 
 import headrace as hr
+from headrace.assemble import _with_keys
 from tests import model
 from tests.loader.kinds import KINDS, ByGet, ByItem, arrays_of
 
@@ -47,6 +50,60 @@ def test_every_sample_comes_as_often_as_augment_says(views: int) -> None:
     for epoch in found:
         assert sorted(epoch) == [(i, view) for i in range(N) for view in range(views)]
     assert found[0] != found[1]
+
+
+def one(samples: Any) -> Any:
+    return {"seen": torch.tensor([1] * len(samples))}
+
+
+def option(samples: Any, pad_value: Any = 2) -> Any:
+    return {"seen": torch.tensor([pad_value] * len(samples))}
+
+
+def option_and_rest(samples: Any, pad_value: Any = 2, *rest: Any) -> Any:
+    return option(samples, pad_value)
+
+
+def keyed(samples: Any, keys: Any) -> Any:
+    return {"seen": torch.tensor([key.slot for key in keys])}
+
+
+def all_given(*given: Any) -> Any:
+    return keyed(*given)
+
+
+def named_only(samples: Any, *, keys: Any = 3) -> Any:
+    return option(samples, keys)
+
+
+@pytest.mark.parametrize(
+    ("collate", "seen"),
+    [
+        (one, [1, 1, 1]),
+        (option, [2, 2, 2]),
+        (option_and_rest, [2, 2, 2]),
+        (functools.partial(keyed, keys=range(0)), []),
+        (functools.partial(option, pad_value=4), [4, 4, 4]),
+        (keyed, [0, 1, 2]),
+        (all_given, [0, 1, 2]),
+        (named_only, [3, 3, 3]),
+    ],
+)
+def test_collate_gets_keys_only_where_it_must_be_given_something(
+    collate: Callable[..., Any], seen: list[int]
+) -> None:
+    """A second parameter with a default is an option, and is left alone."""
+    keys = [types.SimpleNamespace(slot=slot) for slot in range(3)]
+
+    found = _with_keys(collate)(["a", "b", "c"], keys)
+
+    assert found["seen"].tolist() == seen
+
+
+def test_an_option_of_collate_keeps_its_default_in_a_loader() -> None:
+    """No key comes in its place."""
+    with hr.Loader(rows(), 3, seed=SEED, collate=option, workers=0) as loader:
+        assert next(iter(loader))["seen"].tolist() == [2, 2, 2]
 
 
 def test_views_are_spread_over_the_epoch() -> None:
