@@ -239,6 +239,14 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         TokenShards.raw(bad, "<u2", 1)
 
 
+def test_a_npy_file_is_no_dump(tmp_path: Path) -> None:
+    """Its header would come as tokens."""
+    path = save(tmp_path / "a.npy", range(40))
+
+    with pytest.raises(FormatError, match=r"a\.npy: .*without a header.*by TokenShards\(path"):
+        TokenShards.raw(path, "<u2", 4)
+
+
 def test_shards_of_two_dtypes_are_refused_naming_both(tmp_path: Path) -> None:
     """One of them would be read wrongly."""
     save(tmp_path / "a.npy", range(9))

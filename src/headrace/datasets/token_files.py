@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from headrace.datasets.npy import LARGEST_HEADER_BYTES, NpyHeader, parse_header
+from headrace.datasets.npy import LARGEST_HEADER_BYTES, MAGIC, NpyHeader, parse_header
 from headrace.errors import ConfigError, FormatError
 
 TOKEN_DTYPES = ("|u1", "<u2", "<u4", "<i4", "<i8")
@@ -76,8 +76,17 @@ def raw_tokens(path: str, dtype: np.dtype[Any]) -> int:
     """Give how many ids a headerless dump holds.
 
     Raises:
-        FormatError: Its size is no multiple of the dtype's.
+        FormatError: It is a .npy file, whose header would be read as ids, or its size is no
+            multiple of the dtype's.
     """
+    with open(path, "rb") as file:
+        if file.read(len(MAGIC)) == MAGIC:
+            raise FormatError(
+                path,
+                "ids without a header",
+                "a .npy file",
+                "Open it by TokenShards(path, seq_len).",
+            )
     size = os.path.getsize(path)
     tokens, rest = divmod(size, dtype.itemsize)
     if rest:

@@ -70,7 +70,7 @@ class TokenShards(TokenWindows):
 
         Raises:
             ConfigError: As for `.npy` shards, or the dtype is none of theirs.
-            FormatError: The size of a file is no multiple of the dtype's.
+            FormatError: A file is a `.npy` file, or its size is no multiple of the dtype's.
         """
         kind = token_dtype(dtype)
         files = find_files(paths, None)
