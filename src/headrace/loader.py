@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from headrace import config
+from headrace import config, empty_pass
 from headrace.assemble import probe_foreign, settings_of, stateful_of
 from headrace.batch import Batch
 from headrace.budget import process_budget
@@ -190,6 +190,7 @@ class Loader:
         # The cursor after step g is at g mod KEPT_CURSORS, where any thread may look.
         self._cursors: list[Cursor | None] = [None] * KEPT_CURSORS
         self._is_resumed = False
+        self._knows_of_empty = False
         self._epoch_set: int | None = None
         self._kept: Steps | None = None
         self._stream: weakref.ref[BatchStream] | None = None
@@ -402,6 +403,7 @@ class Loader:
         if self._stream is None or self._stream() is not stream:
             raise ClosedError("this stream was closed when another one was opened")
         self._counts.begin()
+        self.dataset.check()
         kept, self._kept = self._kept, None
         if kept is not None and _serves(kept, stream):
             return kept
@@ -520,6 +522,7 @@ class Loader:
     def _open(self, start: int, until: int | None, read_until: int | None) -> BatchStream:
         """Make a stream the open one and put the cursor at its start."""
         self._check_usable()
+        self._note_empty()
         self._close_stream("another stream of this loader was opened")
         self._is_resumed = False
         self._epoch_set = None
@@ -589,6 +592,12 @@ class Loader:
                 dropped,
                 self.num_picks + dropped,
             )
+
+    def _note_empty(self) -> None:
+        """Say once that passes give nothing, since a loop over nothing looks like a fast one."""
+        if self.is_empty and not self._knows_of_empty:
+            self._knows_of_empty = True
+            logger.warning("%s", empty_pass.sentence(self._position.sampler, self._arguments[0]))
 
     def _stall_report(self, step: int, waited_s: float) -> str:
         counters = self._engine.counters()

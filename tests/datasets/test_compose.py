@@ -60,7 +60,7 @@ def test_a_subset_refuses_indices_of_no_sample(index: int) -> None:
             Subset(base, [0, index])
 
 
-@given(st.lists(st.lists(st.integers(0, 99), max_size=4), min_size=1, max_size=5))
+@given(st.lists(st.lists(st.integers(0, 99), max_size=4), min_size=2, max_size=5))
 def test_a_concatenation_is_its_parts_one_after_another(parts: list[list[int]]) -> None:
     """Empty parts and all; rows and samples alike."""
     wanted = [value for part in parts for value in part]
@@ -247,7 +247,7 @@ def test_parts_of_samples_are_selected_by_key_or_position() -> None:
     data = Subset([{"a": 1, "b": 2}, {"a": 3, "b": 4}], [1])
 
     assert get_samples(data.select("b"), [0]) == [{"b": 4}]  # type: ignore[arg-type]
-    assert get_samples(Concat([(1, 2)]).select(1, 0), [0]) == [{1: 2, 0: 1}]  # type: ignore[arg-type]
+    assert get_samples(Concat([(1, 2)], []).select(1, 0), [0]) == [{1: 2, 0: 1}]  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="at least one key"):
         data.select()
 
@@ -323,3 +323,10 @@ def test_compositions_can_be_pickled() -> None:
     made = Concat(Arrays(IDS), Arrays(IDS)).subset([11]).map(double)
 
     assert int(get_samples(pickle.loads(pickle.dumps(made)), [0])[0]) == 2
+
+
+@pytest.mark.parametrize("given", [[np.arange(3), np.arange(4)], (np.arange(3),), []])
+def test_a_list_of_datasets_is_passed_one_by_one(given: Any) -> None:
+    """The form of torch's ConcatDataset would be one dataset whose samples are datasets."""
+    with pytest.raises(ConfigError, match=r"Pass them one by one: Concat\(\*datasets\)"):
+        Concat(given)

@@ -32,8 +32,12 @@ def Concat(*datasets: Any) -> Dataset | BulkDataset:  # noqa: N802 - named as th
     Bulk datasets need equal columns and give a bulk dataset; others may be of any kind.
 
     Raises:
-        ConfigError: None is given, columns differ, or bulk ones are mixed with others.
+        ConfigError: None is given, or one list of them, columns differ, or bulk ones are mixed
+            with others.
     """
+    if len(datasets) == 1 and isinstance(datasets[0], list | tuple):
+        found = f"one {type(datasets[0]).__name__}"
+        raise ConfigError("Concat", "datasets", found, "Pass them one by one: Concat(*datasets).")
     parts = [_indexed(dataset, "Concat") for dataset in datasets]
     bulk = [part for part in parts if isinstance(part, BulkDataset)]
     if not parts:

@@ -1,0 +1,73 @@
+"""What a pass without batches says, and how far steps and epochs reach."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import headrace as hr
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [
+        each.getMessage()
+        for each in caplog.records
+        if each.name == "headrace" and each.levelno == logging.WARNING
+    ]
+
+
+OPENED: dict[str, Callable[[hr.Loader], Any]] = {
+    "a plain pass": list,
+    "an epoch": lambda loader: list(loader.epoch(3)),
+    "epochs": lambda loader: [list(epoch) for epoch in loader.epochs(2)],
+}
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_a_pass_over_no_batch_is_said_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Twenty rows fill no batch of 32: the log says so, and what to change. (U-28)"""
+    with hr.Loader(np.arange(20), 32) as loader:
+        assert warned(caplog) == []
+        OPENED[name](loader)
+        OPENED[name](loader)
+
+    assert warned(caplog) == [
+        "an epoch of this loader has no batch, so a loop over it does nothing: 20 samples do not "
+        "fill a batch of 32. Pass drop_last=False or a smaller batch_size."
+    ]
+
+
+def test_a_pass_with_batches_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A short batch is a batch."""
+    with hr.Loader(np.arange(20), 32, drop_last=False) as loader:
+        assert len(list(loader)) == 1
+
+    assert warned(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "is_hinted"),
+    [
+        ((np.zeros((9, 2)), np.zeros(9)), True),
+        ([torch.zeros(9, 2), np.zeros(9)], True),
+        ([np.zeros(9)], True),
+        ([np.zeros(9), np.zeros(8)], False),
+        ([np.zeros(9)] * 5, False),
+        ([np.zeros(()), np.zeros(())], False),
+        ([1, 2], False),
+        (np.zeros(9), False),
+    ],
+)
+def test_a_list_that_may_be_meant_as_columns_is_named(
+    data: Any, is_hinted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Few arrays of equal length are probably columns, which a dict would be."""
+    with hr.Loader(data, 32) as loader:
+        assert list(loader) == []
+
+    assert ("for columns pass a dict" in warned(caplog)[0]) is is_hinted
