@@ -15,9 +15,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.datasets import TokenShards
+from headrace import BatchStream, Loader
+from headrace.datasets import Concat, Subset, TokenShards
 from headrace.datasets.windows import widen, widen_as_signed
-from headrace.errors import ConfigError, FormatError, IndexOutOfRangeError, RowErrors
+from headrace.errors import (
+    ConfigError,
+    FormatError,
+    IndexOutOfRangeError,
+    RowErrors,
+    SourceChangedError,
+)
 from headrace.testing.dataset_reads import delivered_rows, raised, read_rows
 
 DTYPES = ["|u1", "<u2", "<u4", "<i4", "<i8"]
@@ -388,6 +395,41 @@ def test_a_shard_that_was_rewritten_is_noticed(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="changed during the run"):
         data.check()
+
+
+def test_a_composition_checks_its_parts(tmp_path: Path) -> None:
+    """However deep the shards are."""
+    path = save(tmp_path / "a.npy", range(9))
+    data = TokenShards(path, 4)
+    composed = Concat(Subset(data, [1]), data).map(dict)
+    composed.check()
+    read_rows(data, [0])
+
+    path.unlink()
+
+    with pytest.raises(SourceChangedError, match="changed during the run"):
+        composed.check()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("begin", ["epoch", "plain", "stream"])
+def test_a_shard_that_was_cut_short_is_an_error_of_the_next_run(
+    begin: str, workers: int, tmp_path: Path
+) -> None:
+    """Reading its map would end the process; steps kept from the run before are no way round."""
+    path = save(tmp_path / "a.npy", range(41))
+    runs: dict[str, Callable[[Loader], BatchStream]] = {
+        "epoch": lambda loader: loader.epoch(1),
+        "plain": iter,  # type: ignore[dict-item]
+        "stream": lambda loader: loader.stream(0, 2),
+    }
+
+    with Loader(TokenShards(path, 4), 5, workers=workers, epochs=3) as loader:
+        assert len(list(loader)) == 2
+        os.truncate(path, 150)
+
+        with pytest.raises(SourceChangedError, match=r"a\.npy .*changed during the run"):
+            next(runs[begin](loader))
 
 
 def test_a_pickle_holds_no_map(tmp_path: Path) -> None:

@@ -115,6 +115,16 @@ class Opened:
     def thread_close(self) -> None:
         """End what `thread_open` made, on the same thread."""
 
+    def check(self) -> None:
+        """Compare what is open with what it was when opened; called before each run reads.
+
+        Cheap, and from any thread: the consumer waits for it. Datasets that map files override
+        it, since a file that was cut short ends the process when its map is read.
+
+        Raises:
+            SourceChangedError: An object was written to, cut, replaced or removed since.
+        """
+
     def fingerprint(self) -> dict[str, Any]:
         """Give the JSON facts that identify the data: kind, samples, layout, objects.
 

@@ -35,6 +35,10 @@ class OverParts(Opened):
         for part in self._each():
             part.thread_close()
 
+    def check(self) -> None:
+        for part in self._each():
+            part.check()
+
 
 def fingerprints_of(parts: Sequence[Any]) -> str:
     """Give one short digest of the fingerprints of some datasets, in order."""

@@ -118,11 +118,6 @@ class TokenShards(TokenWindows):
         self._mapped()
 
     def check(self) -> None:
-        """Compare the mapped shards with what they were when mapped.
-
-        Raises:
-            SourceChangedError: A shard was written to, cut, replaced or removed since.
-        """
         if self._maps is not None:
             self._maps.source.check()
 
