@@ -203,8 +203,9 @@ class Engine:
     def set_prefetch(self, steps: int) -> None:
         """Move the bound on steps in flight, at once and for later runs."""
         self.prefetch = steps
-        if isinstance(self._run, Run):
-            self._run.ring.set_prefetch(steps)
+        run = self._run
+        if isinstance(run, Run):
+            run.ring.set_prefetch(steps)
 
     def build_one(self, sampler: Sampler, slots: slice, step: int) -> Built:
         """Build any step, beside whatever run there is, and block for it."""

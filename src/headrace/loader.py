@@ -194,7 +194,8 @@ class Loader:
         self._epoch_set: int | None = None
         self._kept: Steps | None = None
         self._stream: weakref.ref[BatchStream] | None = None
-        self._beginning = threading.Lock()
+        # Held while the cursor goes elsewhere, so that the open stream begins where it is.
+        self._moving = threading.Lock()
         self._counts = LoaderStats()
         self._after_first: dict[str, float] | None = None
         self._finalizer = weakref.finalize(self, _drop, self._engine, self._pid)
@@ -362,15 +363,16 @@ class Loader:
         """
         self._check_usable()
         position = restore(state, self._identity, self._base, allow, self._landing.with_content)
-        self._close_stream("a state was loaded")
-        self._drop_kept()
-        self._engine.set_skips(position.skips)
-        self._position = position
-        self._cursor = position.cursor
-        self._cursors = [None] * KEPT_CURSORS
-        self._is_resumed = True
-        self._epoch_set = None
-        self._put_states_back()
+        with self._moving:
+            self._close_stream("a state was loaded")
+            self._drop_kept()
+            self._engine.set_skips(position.skips)
+            self._position = position
+            self._cursor = position.cursor
+            self._cursors = [None] * KEPT_CURSORS
+            self._is_resumed = True
+            self._epoch_set = None
+            self._put_states_back()
 
     def verify(self, state: Mapping[str, Any]) -> int:
         """Replay the history of a state by arithmetic; no data is read.
@@ -396,7 +398,7 @@ class Loader:
     def begin(self, stream: BatchStream) -> Steps:
         """Start the reading of a stream at its first take. For `BatchStream`."""
         self._check_usable()
-        with self._beginning:
+        with self._moving:
             return self._begin(stream)
 
     def _begin(self, stream: BatchStream) -> Steps:
@@ -523,12 +525,13 @@ class Loader:
         """Make a stream the open one and put the cursor at its start."""
         self._check_usable()
         self._note_empty()
-        self._close_stream("another stream of this loader was opened")
-        self._is_resumed = False
-        self._epoch_set = None
-        self._cursor = self._cursor.jumped(start)
         stream = BatchStream(self, start, until, read_until)
-        self._stream = weakref.ref(stream)
+        with self._moving:
+            self._close_stream("another stream of this loader was opened")
+            self._is_resumed = False
+            self._epoch_set = None
+            self._cursor = self._cursor.jumped(start)
+            self._stream = weakref.ref(stream)
         return stream
 
     def _read_again(self) -> None:

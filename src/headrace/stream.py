@@ -194,8 +194,9 @@ class BatchStream:
         return batch
 
     def _stalled(self, waited_s: float) -> None:
-        if self._steps is not None:
-            self._owner.stalled(self._steps.next_step, waited_s)
+        steps = self._steps
+        if steps is not None:
+            self._owner.stalled(steps.next_step, waited_s)
 
     def read_again(self) -> None:
         """Drop what was read ahead; the next take reads anew where the cursor is. Any thread."""

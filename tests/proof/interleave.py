@@ -95,7 +95,7 @@ class Interleaving:
         turns: How often somebody could have lost its turn so far.
     """
 
-    def __init__(self, seed: int, lines: tuple[str, ...] = (), line_share: float = 0.02) -> None:
+    def __init__(self, seed: int, lines: tuple[str, ...] = ()) -> None:
         self.rng = random.Random(seed)
         self.garbage: list[Callable[[], object]] = []
         self.failure: BaseException | None = None
@@ -105,7 +105,7 @@ class Interleaving:
         self._actors: list[Actor] = []
         self._current: Actor | None = None
         self._lines = lines
-        self._line_share = line_share
+        self._line_share = self.rng.choice((0.02, 0.2))
         self._is_sweeping = False
         self._all_ended = _thread.allocate_lock()
         # How likely the one who runs keeps its turn: short and long stretches find other faults.

@@ -399,12 +399,15 @@ mutant("ring", "a dead loop breaks the builder", (Ring, "_wake_consumer", _is(_t
 # -- readers -----------------------------------------------------------------------------------
 
 
-def _without_lock(original: Any) -> Any:
-    def init(self: Plan, *args: Any) -> None:
-        original(self, *args)
-        self._lock = contextlib.nullcontext()  # type: ignore[assignment]
+def _unguarded(lock: str) -> Callable[[Any], Any]:
+    def change(original: Any) -> Any:
+        def init(self: Any, *args: Any, **knobs: Any) -> None:
+            original(self, *args, **knobs)
+            setattr(self, lock, contextlib.nullcontext())
 
-    return init
+        return init
+
+    return change
 
 
 async def _keep_the_turn(self: Run, span: Any, gate: Any) -> None:
@@ -427,7 +430,7 @@ def _serve_again(self: ReaderThreads, last: Run | None) -> Run | None:
         return None
 
 
-mutant("ring", "spans are claimed by two at once", (Plan, "__init__", _without_lock))
+mutant("ring", "spans are claimed by two at once", (Plan, "__init__", _unguarded("_lock")))
 mutant("ring", "a built span keeps its turn", (Run, "_build_span", _is(_keep_the_turn)))
 mutant("ring", "stopping tells no reader", (ReaderThreads, "stop", _is(_stop_silently)))
 mutant("ring", "readers serve a run that is over", (ReaderThreads, "_next_run", _is(_serve_again)))
@@ -593,6 +596,14 @@ def _close_here(close: Any) -> None:
     close()
 
 
+def _accept_any(original: Any) -> Any:
+    def accept(self: Any, stream: Any, step: int, built: Any, asked: float) -> Any:
+        self._stream = weakref.ref(stream)
+        return original(self, stream, step, built, asked)
+
+    return accept
+
+
 def _serve_silently(original: Any) -> Any:
     def serve(self: ReaderThreads, run: Run) -> None:
         if self.threads:
@@ -624,6 +635,12 @@ mutant(
 mutant("loader", "what is dropped is closed by the collector", (stream, "reap", _is(_close_here)))
 mutant("loader", "reaping has no end", (threads.Reaping, "end", _nothing))
 mutant("loader", "steps read ahead serve any stream", (loader, "_serves", _is(lambda *_: True)))
+mutant(
+    "loader",
+    "the cursor is moved by two at once",
+    (loader.Loader, "__init__", _unguarded("_moving")),
+)
+mutant("loader", "a stolen stream moves the cursor", (loader.Loader, "accept", _accept_any))
 mutant("loader", "readers are not told of a new run", (ReaderThreads, "serve", _serve_silently))
 
 

@@ -149,7 +149,8 @@ class WatchedGrants(Grants):
 
     def release(self, step: int) -> int:
         nbytes = super().release(step)
-        self.rules.release(step)
+        for older in [other for other in self.rules.granted if other <= step]:
+            self.rules.release(older)
         held = sum(self.rules.granted.values())
         self.rules.must(self.granted_bytes == held, f"{self.granted_bytes} of {held} bytes counted")
         return nbytes
@@ -254,6 +255,7 @@ class RunUnderWatch:
 
     def _start_loop(self) -> Any:
         loop = LoopThread()
+        loop.begin()
         most_spans = self.script.builders if self.script.builders < 3 else None
 
         async def serve() -> None:
@@ -266,7 +268,8 @@ class RunUnderWatch:
 
         def end() -> None:
             loop.stop(last)
-            loop.thread.join()
+            for thread in loop.threads:
+                thread.join()
 
         return end
 

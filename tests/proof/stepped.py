@@ -10,12 +10,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import Empty
 from types import SimpleNamespace
 from typing import Any
 
 from headrace import threads
-from tests.proof.interleave import Interleaving
+from tests.proof.interleave import Actor, Interleaving
 
 PATCHED = ("threading", "SimpleQueue", "start_thread", "Future")
 
@@ -205,8 +206,20 @@ def _names(play: Interleaving) -> dict[str, Any]:
         "threading": module,
         "SimpleQueue": lambda: SimpleQueue(play),
         "Future": lambda: Future(play),
-        "start_thread": lambda target, name: play.spawn(target, name.removeprefix("headrace-")),
+        "start_thread": partial(_start_actor, play),
     }
+
+
+def _start_actor(
+    play: Interleaving,
+    target: Callable[[], object],
+    name: str,
+    into: list[Any] | None = None,
+) -> Actor:
+    actor = play.spawn(target, name.removeprefix("headrace-"))
+    if into is not None:
+        into.append(actor)
+    return actor
 
 
 def _modules() -> list[Any]:
