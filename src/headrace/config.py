@@ -19,6 +19,10 @@ AUTO_WORKERS = 4
 # machine down when they start.
 MAX_WORKERS = 64
 
+# Steps end where JSON no longer keeps every integer; epochs, of many steps, earlier.
+MAX_STEP = 2**53
+MAX_EPOCH = 2**48
+
 
 def integer(knob: str, value: Any, low: int, high: int | None = None) -> int:
     """Check a whole number.
@@ -33,6 +37,16 @@ def integer(knob: str, value: Any, low: int, high: int | None = None) -> int:
         wanted = f"an int >= {low}" if high is None else f"an int from {low} to {high}"
         raise ConfigError(knob, wanted, value)
     return int(value)
+
+
+def step(knob: str, value: Any) -> int:
+    """Check a global step, or a count of steps."""
+    return integer(knob, value, 0, MAX_STEP)
+
+
+def epoch(knob: str, value: Any, least: int = 0) -> int:
+    """Check an epoch, or a count of epochs."""
+    return integer(knob, value, least, MAX_EPOCH)
 
 
 def share(knob: str, value: Any) -> float:

@@ -140,7 +140,7 @@ class Loader:
             seed = getattr(sampler, "seed", DEFAULT_SEED)
         self.seed = config.integer("seed", seed, -(2**63), 2**64 - 1)
         self.stall_s = config.positive("stall_warning_s", stall_warning_s)
-        self._epochs = None if epochs is None else config.integer("epochs", epochs, 1)
+        self._epochs = None if epochs is None else config.epoch("epochs", epochs, 1)
         self._max_bad_samples = config.integer("max_bad_samples", max_bad_samples, 0)
         self._pure = pure
         self._probes = config.is_probe_on(probe)
@@ -222,7 +222,7 @@ class Loader:
         After `load_state_dict`, the epoch of the state starts where the state says, once; any
         other epoch, and any epoch otherwise, is whole.
         """
-        epoch = config.integer("epoch", epoch, 0)
+        epoch = config.epoch("epoch", epoch)
         start = self._position.sampler.first_step(epoch)
         if self._is_resumed and epoch == self._epoch_at():
             start = self._cursor.next_step
@@ -235,7 +235,7 @@ class Loader:
         After `load_state_dict` the first stream is the rest of the state's epoch. Reading goes
         on across the ends of epochs. Leaving an inner loop early goes to the next epoch.
         """
-        return self._each_epoch(config.integer("epochs", count, 0))
+        return self._each_epoch(config.epoch("epochs", count))
 
     def _each_epoch(self, count: int) -> Iterator[BatchStream]:
         start, first = self._next_pass()
@@ -256,9 +256,9 @@ class Loader:
         Raises:
             ValueError: Epochs have no steps.
         """
-        at = self._cursor.next_step if start is None else config.integer("start", start, 0)
+        at = self._cursor.next_step if start is None else config.step("start", start)
         self._position.sampler.locate(at)
-        until = None if steps is None else at + config.integer("steps", steps, 0)
+        until = None if steps is None else at + config.step("steps", steps)
         return self._open(at, until, until)
 
     def set_epoch(self, epoch: int) -> None:
@@ -266,7 +266,7 @@ class Loader:
 
         On the epoch of a state just loaded, the pass still starts where the state says.
         """
-        epoch = config.integer("epoch", epoch, 0)
+        epoch = config.epoch("epoch", epoch)
         if not self._is_resumed or self._epoch_at() != epoch:
             self._warn_if_earlier(epoch)
             self._is_resumed = False
@@ -300,7 +300,7 @@ class Loader:
                 "batch_at", "objects without a state of their own", self._identity.roles, cure
             )
         built = self._engine.build_one(
-            self._position.sampler, slice(None), config.integer("step", step, 0)
+            self._position.sampler, slice(None), config.step("step", step)
         )
         if built.failure is not None:
             raise built.failure
@@ -309,7 +309,7 @@ class Loader:
 
     def why(self, step: int) -> list[PickOrigin]:
         """Say where each row of the batch of a global step comes from, without reading it."""
-        step = config.integer("step", step, 0)
+        step = config.step("step", step)
         return origins_of(step, self._position.sampler, self.dataset.locate)
 
     def skip_step(self, step: int) -> None:
@@ -322,7 +322,7 @@ class Loader:
             ConfigError: The step has been taken, which the history of the state tells.
         """
         self._check_process()
-        step = config.integer("step", step, 0)
+        step = config.step("step", step)
         cursor = self._cursor
         if cursor.history.from_step <= step < cursor.next_step:
             cure = "Load the state of before it first, or begin a stream there."

@@ -71,3 +71,43 @@ def test_a_list_that_may_be_meant_as_columns_is_named(
         assert list(loader) == []
 
     assert ("for columns pass a dict" in warned(caplog)[0]) is is_hinted
+
+
+FAR: dict[str, tuple[str, int, Callable[[hr.Loader, int], Any]]] = {
+    "epoch": ("epoch", 2**48, lambda loader, far: loader.epoch(far)),
+    "epochs": ("epochs", 2**48, lambda loader, far: loader.epochs(far)),
+    "set_epoch": ("epoch", 2**48, lambda loader, far: loader.set_epoch(far)),
+    "start of a stream": ("start", 2**53, lambda loader, far: loader.stream(far)),
+    "steps of a stream": ("steps", 2**53, lambda loader, far: loader.stream(steps=far)),
+    "batch_at": ("step", 2**53, lambda loader, far: loader.batch_at(far)),
+    "why": ("step", 2**53, lambda loader, far: loader.why(far)),
+    "skip_step": ("step", 2**53, lambda loader, far: loader.skip_step(far)),
+}
+
+
+@pytest.mark.parametrize("name", FAR)
+def test_steps_and_epochs_have_an_end(name: str) -> None:
+    """Beyond 2^53 and 2^48 they are refused by name; up to there they work."""
+    knob, last, call = FAR[name]
+    with hr.Loader(np.arange(20), 4) as loader:
+        for far in (last + 1, 10**30):
+            with pytest.raises(hr.ConfigError, match=rf"^{knob}: wanted an int from 0 to {last}, "):
+                call(loader, far)
+        call(loader, last)
+
+
+def test_the_epochs_to_come_end_at_2_to_the_48() -> None:
+    """The knob as the method."""
+    with pytest.raises(hr.ConfigError, match=r"^epochs: wanted an int from 1 to 281474976710656"):
+        hr.Loader(np.arange(20), 4, epochs=2**48 + 1)
+
+
+def test_the_last_epoch_delivers() -> None:
+    """It is in order, like any other."""
+    with hr.Loader(np.arange(20), 4) as loader:
+        batches = list(loader.epoch(2**48))
+
+    assert [batch.step for batch in batches] == [5 * 2**48 + step for step in range(5)]
+    assert sorted(sample for batch in batches for sample in batch.indices.tolist()) == list(
+        range(20)
+    )
