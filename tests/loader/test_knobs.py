@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch.utils.data import BatchSampler, SequentialSampler, WeightedRandomSampler
 
 import headrace as hr
 
@@ -63,3 +64,26 @@ def test_reader_threads_are_64_at_most(workers: Any) -> None:
     """More would take a machine down when they start, so they are refused at once."""
     with pytest.raises(hr.ConfigError, match=r"^workers: wanted an int from 0 to 64, got"):
         hr.Loader(DATA, 8, workers=workers)
+
+
+def test_a_sampler_of_single_indices_needs_a_batch_size() -> None:
+    """Without one its indices would be taken for batches."""
+    with pytest.raises(hr.ConfigError) as caught:
+        hr.Loader(DATA, sampler=WeightedRandomSampler([1.0] * 100, 50))
+
+    assert str(caught.value) == (
+        "batch_size: wanted an int >= 1, since WeightedRandomSampler in epoch 0 gives int and no "
+        "batches, got None."
+    )
+    with hr.Loader(DATA, 10, sampler=WeightedRandomSampler([1.0] * 100, 50)) as loader:
+        assert len(list(loader)) == 5
+
+
+def test_a_batch_size_may_not_contradict_a_batch_sampler() -> None:
+    """It is refused when the loader is made; the same size may be said twice."""
+    sampler = BatchSampler(SequentialSampler(DATA), 8, drop_last=True)
+
+    with pytest.raises(hr.ConfigError, match=r"^batch_size: wanted 8, as the sampler has, got 4"):
+        hr.Loader(DATA, 4, sampler=sampler)
+    with hr.Loader(DATA, 8, sampler=sampler) as loader:
+        assert len(list(loader)) == 12

@@ -63,27 +63,26 @@ def _own(
         # torch is heavy to import and most runs have no torch sampler.
         from headrace.samplers.torch_sampler import TorchBatchSampler, TorchSampler
 
+        own = getattr(sampler, "batch_size", None)
+        if batch_size is not None and own is not None and batch_size != own:
+            raise _contradicts("batch_size", own, batch_size)
         if batch_size is None or hasattr(sampler, "batch_size"):
             return TorchBatchSampler(sampler, num_samples, seed, batch_size=batch_size)
         drop = bool(drop_last)
         return TorchSampler(sampler, num_samples, batch_size, seed, drop_last=drop)
     if batch_size is not None and batch_size != sampler.global_batch_size:
-        raise ConfigError(
-            "batch_size",
-            f"{sampler.global_batch_size}, as the sampler has",
-            batch_size,
-            "Leave it out beside a sampler of headrace.",
-        )
+        raise _contradicts("batch_size", sampler.global_batch_size, batch_size)
     drops = getattr(sampler, "drop_last", drop_last)
     if drop_last is not None and drop_last != drops:
-        raise ConfigError(
-            "drop_last",
-            f"{drops}, as the sampler has",
-            drop_last,
-            "Leave it out beside a sampler of headrace.",
-        )
+        raise _contradicts("drop_last", drops, drop_last)
     if sampler.num_samples > num_samples:
         raise ConfigError(
             "sampler", f"at most the {num_samples} samples of the data", sampler.num_samples
         )
     return sampler
+
+
+def _contradicts(knob: str, own: object, given: object) -> ConfigError:
+    return ConfigError(
+        knob, f"{own}, as the sampler has", given, "Leave it out beside a sampler that has one."
+    )

@@ -264,15 +264,23 @@ class TorchBatchSampler(ListedSampler):
         return self._num_picks
 
     def _listed(self, drawn: list[Any], where: str) -> EpochList:
-        sizes = [len(batch) for batch in drawn]
+        sizes = [_rows_of(batch, where) for batch in drawn]
         most = max(sizes, default=1) if self._largest is None else self._largest
         for size in sizes:
             if not 1 <= size <= most:
                 wanted = f"batches of 1 to {most} indices from {where}"
-                raise ConfigError("batch_sampler", wanted, size)
+                raise ConfigError("sampler", wanted, size)
         flat = [sample for batch in drawn for sample in batch]
         offsets = np.cumsum([0, *sizes], dtype=np.int64)
         return EpochList(_indices(flat, self.num_samples, where), offsets)
+
+
+def _rows_of(batch: Any, where: str) -> int:
+    try:
+        return len(batch)
+    except TypeError as error:
+        wanted = f"an int >= 1, since {where} gives {type(batch).__name__} and no batches"
+        raise ConfigError("batch_size", wanted, None) from error
 
 
 def _length_of(iterable: Any) -> int:
