@@ -221,7 +221,11 @@ async def numbers() -> AsyncIterator[int]:
         (3, "int, which has no __len__"),
         (MapStyle, "the class MapStyle.*Call it first"),
         ({1, 2}, "wanted a headrace dataset.*__getitem__.*got 'set'"),
-        ({"a": 1, "b": 2}, r"a mapping of names to arrays.*\['a', 'b'\].*list\(mapping"),
+        ({"a": [1, 2], "b": [3, 4]}, r"data: wanted a mapping.*as an array: np\.asarray"),
+        (
+            {"a": 1, "b": 2},
+            r"a mapping of names to arrays.*\['a', 'b'\].*list\(mapping",
+        ),
     ],
 )
 def test_what_is_no_dataset_is_refused_saying_what_was_sought(given_: Any, message: str) -> None:

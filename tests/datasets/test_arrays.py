@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headrace.datasets import Arrays
-from headrace.errors import ConfigError
-from headrace.testing.dataset_reads import read_rows
+from headrace.errors import ConfigError, IndexOutOfRangeError
+from headrace.testing.dataset_reads import delivered_rows, read_rows
 
 
 def column(dataset: Arrays, indices: list[int], name: str = "0") -> NDArray[Any]:
@@ -129,7 +129,13 @@ def test_unequal_lengths_are_refused_naming_both() -> None:
         ((np.array(["a", "b"]),), r"dtype <U1.*Encode strings"),
         ((np.array([None, 1]),), "dtype object"),
         ((np.array(["2020-01-01"], "M8[D]"),), "datetime64"),
-        (([1, 2, 3],), "a numpy array or a CPU tensor, got 'list'"),
+        (
+            ([1, 2, 3],),
+            r"data\['0'\]: wanted a numpy array or a CPU.*got 'list'.*np\.asarray",
+        ),
+        (({"x": np.zeros(3, "g")},), r"data\['x'\]: wanted a dtype that torch has.*float64"),
+        (({"x": np.zeros(3, "G")},), r"data\['x'\]: wanted a dtype that torch has.*complex128"),
+        (({"x": np.ma.masked_equal([1, 2], 2)},), r"data\['x'\]: wanted.*masked.*two columns"),
         ((torch.zeros(2, dtype=torch.bfloat16),), r"dtype that numpy has.*tensor\.float"),
         ((torch.zeros(2, 2).to_sparse(),), "dense tensor on the CPU"),
         ((torch.zeros(2, device="meta"),), r"on meta.*tensor\.cpu\(\)"),
@@ -139,6 +145,37 @@ def test_what_is_no_column_is_refused(given_: tuple[Any, ...], message: str) -> 
     """Each error says what to change."""
     with pytest.raises(ConfigError, match=message):
         Arrays(*given_)
+
+
+@pytest.mark.parametrize("name", np.typecodes["AllInteger"])
+def test_every_integer_of_c_is_delivered(name: str) -> None:
+    """Also where two of C's names are one dtype, of which torch knows one."""
+    data = Arrays({"x": np.arange(4).astype(name)})
+
+    (row,) = delivered_rows(data, [3])
+
+    assert int(row["x"]) == 3
+
+
+def test_an_array_in_which_nothing_is_masked_is_an_array() -> None:
+    """Its mask says nothing."""
+    assert Arrays(np.ma.array([1, 2]))[1]["0"] == 2
+
+
+def test_an_index_gives_the_row_as_its_columns() -> None:
+    """As `map` sees it: a dict of tensors of their own, native, also of 1-D columns."""
+    x = np.array([[1, 2], [3, 4]], ">i4")
+    data = Arrays({"x": x, "y": np.array([5.0, 6.0], "<f4")})
+
+    row = data[1]
+    row["x"][0] = 9
+
+    assert row["y"].dtype == torch.float32
+    assert (row["x"].tolist(), row["y"].item()) == ([9, 4], 6.0)
+    assert x.tolist() == [[1, 2], [3, 4]]
+    assert [int(each["y"]) for each in data] == [5, 6]  # type: ignore[attr-defined]
+    with pytest.raises(IndexOutOfRangeError, match=r"index -1 is outside \[0, 2\)"):
+        data[-1]
 
 
 def test_the_fingerprint_is_shape_and_dtype() -> None:

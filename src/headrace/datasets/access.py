@@ -31,7 +31,7 @@ def access_of(dataset: Any) -> Access:
     if hasattr(dataset, "__getitem__"):
         return "one"
     raise ConfigError(
-        "dataset",
+        "data",
         "one of: async fetch and decode, async get, __getitems__, __getitem__",
         type(dataset).__name__,
     )

@@ -65,7 +65,7 @@ def as_dataset(given: Any, pure: bool | None = None) -> AnyDataset:
 def _refuse_what_has_no_index(given: Any) -> None:
     if isinstance(given, str | bytes):
         raise ConfigError(
-            "dataset",
+            "data",
             WANTED,
             given[:60],
             "If it is a path: TokenShards(path, seq_len) or Text(path, seq_len) read files.",
@@ -73,15 +73,15 @@ def _refuse_what_has_no_index(given: Any) -> None:
     streams = (IterableDataset, Iterator, AsyncIterator)
     if isinstance(given, streams) or inspect.iscoroutine(given):
         raise ConfigError(
-            "dataset",
+            "data",
             WANTED,
             f"{type(given).__name__}, a stream without indices",
             "Streams are not in this version: use a map-style dataset, or collect it in a list.",
         )
     if isinstance(given, type):
-        raise ConfigError("dataset", WANTED, f"the class {given.__name__}", "Call it first.")
+        raise ConfigError("data", WANTED, f"the class {given.__name__}", "Call it first.")
     if not hasattr(given, "__len__"):
-        raise ConfigError("dataset", WANTED, f"{type(given).__name__}, which has no __len__")
+        raise ConfigError("data", WANTED, f"{type(given).__name__}, which has no __len__")
 
 
 def _as_arrays(given: Any) -> BulkDataset | None:
@@ -106,11 +106,14 @@ def _as_arrays(given: Any) -> BulkDataset | None:
 def _mapping_as_arrays(given: Mapping[Any, Any]) -> Arrays:
     if all(isinstance(value, np.ndarray | torch.Tensor) for value in given.values()):
         return Arrays(given)
+    cure = "Give list(mapping.values()) if its values are samples."
+    if all(isinstance(value, np.ndarray | torch.Tensor | list | tuple) for value in given.values()):
+        cure = "Give each column as an array: np.asarray(values)."
     raise ConfigError(
-        "dataset",
+        "data",
         "a mapping of names to arrays, or a sequence of samples",
         f"{type(given).__name__} with keys {list(given)[:5]!r}",
-        "Give list(mapping.values()) if its values are samples.",
+        cure,
     )
 
 
@@ -142,7 +145,7 @@ def _kind_of(given: Any) -> type[Foreign]:
         return ForeignMany
     if hasattr(given, "__getitem__") or callable(get):
         return ForeignOne
-    raise ConfigError("dataset", WANTED, type(given).__name__)
+    raise ConfigError("data", WANTED, type(given).__name__)
 
 
 def _is_safe(given: Any) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headrace.datasets.bounds import Indices, as_run, check_indices
+from headrace.datasets.bounds import Indices, as_run, check_index, check_indices
 from headrace.datasets.dataset import BulkDataset, Column, Layout, Out
 from headrace.datasets.names import wanted_names
 from headrace.errors import ConfigError
@@ -30,20 +30,28 @@ class Arrays(BulkDataset):
         arrays: One mapping, or arrays one after another.
 
     Raises:
-        ConfigError: No array, unequal lengths, a 0-d array, or a dtype or device that numpy
-            does not have.
+        ConfigError: No array, unequal lengths, a 0-d array, masked values, or a dtype or device
+            that numpy or torch does not have.
     """
 
     def __init__(self, *arrays: ArrayLike | Mapping[str, ArrayLike]) -> None:
         self._columns = {name: _as_numpy(name, array) for name, array in _named(arrays).items()}
         self._length = _common_length(self._columns)
         self._layout: Layout = tuple(
-            Column(name, array.dtype.newbyteorder("="), array.shape[1:])
+            Column(name, _native(array.dtype), array.shape[1:])
             for name, array in self._columns.items()
         )
 
     def __len__(self) -> int:
         return self._length
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        """Give a copy of one row as its columns, the sample that `map` and `collate` get."""
+        row = check_index(index, self._length, self)
+        return {
+            column.name: torch.from_numpy(np.array(self._columns[column.name][row], column.dtype))
+            for column in self._layout
+        }
 
     @property
     def layout(self) -> Layout:
@@ -94,35 +102,58 @@ def _named(
         elif len(arrays) == 1:
             named.update(array)
         else:
-            raise ConfigError("arrays", "one mapping, or arrays", "a mapping among others")
+            raise ConfigError("data", "one mapping, or arrays", "a mapping among others")
     if not named:
-        raise ConfigError("arrays", "at least one array", "none")
+        raise ConfigError("data", "at least one array", "none")
     return named
 
 
 def _as_numpy(name: str, array: ArrayLike) -> NDArray[Any]:
+    knob = f"data[{name!r}]"
     if isinstance(array, torch.Tensor):
-        array = _tensor_as_numpy(name, array)
+        array = _tensor_as_numpy(knob, array)
     if not isinstance(array, np.ndarray):
-        raise ConfigError(name, "a numpy array or a CPU tensor", type(array).__name__)
+        raise ConfigError(
+            knob, "a numpy array or a CPU tensor", type(array).__name__, "Give np.asarray of it."
+        )
+    if np.ma.is_masked(array):
+        cure = "Fill them, array.filled(value), or give array.data and array.mask as two columns."
+        raise ConfigError(knob, "an array without masked values", "some masked", cure)
     # A plain view: subclasses such as np.memmap cost several times as much per call.
     plain = np.asarray(array)
     if plain.ndim == 0:
-        raise ConfigError(name, "one row per sample", "a 0-d array")
-    if plain.dtype.kind not in "biufc":
-        raise ConfigError(
-            name,
-            "numbers",
-            f"dtype {plain.dtype}",
-            "Encode strings and dates as numbers, or give a list of samples.",
-        )
+        raise ConfigError(knob, "one row per sample", "a 0-d array")
+    _check_dtype(knob, plain.dtype)
     return plain
 
 
-def _tensor_as_numpy(name: str, tensor: torch.Tensor) -> NDArray[Any]:
+def _check_dtype(knob: str, dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in "biufc":
+        raise ConfigError(
+            knob,
+            "numbers",
+            f"dtype {dtype}",
+            "Encode strings and dates as numbers, or give a list of samples.",
+        )
+    try:
+        torch.from_numpy(np.empty(0, _native(dtype)))
+    except TypeError as error:
+        cure = "Convert it once: array.astype(np.float64)."
+        if dtype.kind == "c":
+            cure = "Convert it once: array.astype(np.complex128)."
+        raise ConfigError(knob, "a dtype that torch has", f"dtype {dtype}", cure) from error
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Give a dtype in the machine's byte order, and by the one of C's names that torch knows."""
+    native = dtype.newbyteorder("=")
+    return np.dtype(native.str) if native.kind in "iu" else native
+
+
+def _tensor_as_numpy(knob: str, tensor: torch.Tensor) -> NDArray[Any]:
     if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
         raise ConfigError(
-            name,
+            knob,
             "a dense tensor on the CPU",
             f"{tensor.layout} on {tensor.device}",
             "Move it once: tensor.cpu().",
@@ -131,7 +162,7 @@ def _tensor_as_numpy(name: str, tensor: torch.Tensor) -> NDArray[Any]:
         array: NDArray[Any] = tensor.detach().numpy()
     except (TypeError, RuntimeError) as error:
         raise ConfigError(
-            name, "a dtype that numpy has", str(tensor.dtype), "Convert it once: tensor.float()."
+            knob, "a dtype that numpy has", str(tensor.dtype), "Convert it once: tensor.float()."
         ) from error
     return array
 
@@ -141,7 +172,7 @@ def _common_length(columns: Mapping[str, NDArray[Any]]) -> int:
     for name, other in others:
         if len(other) != len(array):
             raise ConfigError(
-                "arrays",
+                "data",
                 "columns of one length",
                 f"{first}: {len(array)} rows, {name}: {len(other)} rows",
             )
