@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from headrace import config
@@ -9,6 +10,8 @@ from headrace.errors import ConfigError
 from headrace.samplers.sampler import Sampler
 from headrace.samplers.sequential import Sequential
 from headrace.samplers.shuffled import Shuffled
+
+logger = logging.getLogger("headrace")
 
 
 def choose_sampler(
@@ -78,6 +81,15 @@ def _own(
     if sampler.num_samples > num_samples:
         raise ConfigError(
             "sampler", f"at most the {num_samples} samples of the data", sampler.num_samples
+        )
+    if sampler.num_samples < num_samples:
+        logger.warning(
+            "%s covers samples 0 to %d, but the data has %d: the others never come. Make the "
+            "sampler for all of them, or hand over Subset(data, range(%d)) if this is meant.",
+            type(sampler).__name__,
+            sampler.num_samples - 1,
+            num_samples,
+            sampler.num_samples,
         )
     return sampler
 
