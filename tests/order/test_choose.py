@@ -17,7 +17,7 @@ from headrace.samplers import Bucketed, Mixing, Sampler, Sequential, Shuffled
             ["Mixing covers samples 0 to 69, but the data has 100: the others never come"],
         ),
         (
-            Bucketed(range(50), 10),
+            Bucketed(range(50), 10, 2),
             ["Bucketed covers samples 0 to 49, but the data has 100: the others never come"],
         ),
         (
