@@ -10,19 +10,14 @@ import torch
 
 from headrace import config
 from headrace.build.bad_samples import BadSamplePolicy, OnBadSample
-from headrace.build.calls import is_awaited
 from headrace.build.nested import NestedStates
 from headrace.build.samples import SampleTransform
-from headrace.datasets.access import Samples
 from headrace.datasets.adapt import AnyDataset
-from headrace.datasets.adapters import Foreign
-from headrace.datasets.dataset import BatchDataset, BulkDataset
+from headrace.datasets.dataset import BulkDataset
 from headrace.datasets.foreign import ThreadCopies
-from headrace.datasets.probe import probe_purity
 from headrace.engine import Settings
-from headrace.errors import ConfigError, PurityError
+from headrace.errors import ConfigError
 from headrace.landing import Landing
-from headrace.loop_thread import Main
 
 # What batches read ahead may hold where nothing is said: a few seconds of most training steps.
 RING_BYTES = 1 << 30
@@ -92,45 +87,6 @@ def stateful_of(**objects: Any) -> dict[str, Any]:
         and hasattr(held, "load_state_dict")
         and not isinstance(held, torch.nn.Module)
     }
-
-
-def probe_foreign(dataset: AnyDataset, call: Callable[[Main[Any]], Any]) -> None:
-    """Fetch a few samples of a foreign dataset twice and compare.
-
-    An awaited dataset is left unprobed where an event loop runs in the calling thread, which
-    would stand still meanwhile.
-
-    Args:
-        dataset: Any dataset; those of headrace are pure.
-        call: Runs a coroutine function to its end on a loop that has the dataset open.
-
-    Raises:
-        PurityError: They differ, or a global generator moved.
-    """
-    if not isinstance(dataset, Foreign):
-        return
-    last = len(dataset) - 1
-    dataset.thread_open()
-    try:
-        probe_purity(_getter(dataset, call), sorted({0, last // 2}), repr(dataset))
-    except PurityError:
-        raise
-    except Exception:  # noqa: BLE001 - a bad sample is met again, in its own step
-        return
-    finally:
-        dataset.thread_close()
-
-
-def _getter(dataset: Any, call: Callable[[Main[Any]], Any]) -> Callable[[int], Any]:
-    """Give what reads one sample, or a batch of one, for the calling thread."""
-    if isinstance(dataset, BatchDataset):
-        if is_awaited(dataset.get_batch):
-            return lambda index: call(lambda: dataset.get_batch([index]))
-        return lambda index: dataset.get_batch([index])
-    samples = Samples(dataset)
-    if samples.waits:
-        return lambda index: samples.decode(call(lambda: samples.fetch([index]))[0])
-    return samples.get_one_blocking
 
 
 def _check_names(dataset: AnyDataset, names: Sequence[str]) -> None:

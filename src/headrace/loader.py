@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from headrace import config, empty_pass
-from headrace.assemble import probe_foreign, settings_of, stateful_of
+from headrace.assemble import settings_of, stateful_of
 from headrace.batch import Batch
 from headrace.budget import process_budget
 from headrace.build.bad_samples import OnBadSample
@@ -38,6 +38,7 @@ from headrace.explain import Explanation, explain
 from headrace.landing import Landing
 from headrace.origin import PickOrigin, origins_of
 from headrace.passes import end_of, next_pass, place_of
+from headrace.purity import probe_run
 from headrace.resume import (
     LISTED_BAD_SAMPLES,
     Position,
@@ -96,8 +97,8 @@ class Loader:
         content_digest: Hash every delivered row into the state.
         pure: Whether a foreign dataset gives the same bytes for the same index. False runs it
             on one thread, without the probe.
-        probe: Fetch a few samples of a foreign dataset twice at the first take; None for
-            unless `python -O` or `HEADRACE_PROBE=off`.
+        probe: Make a few samples twice at the first take, where the dataset is foreign or there
+            is a sample_transform, and compare; None for unless `python -O` or `HEADRACE_PROBE=off`.
         epochs: How many epochs will come, so that plain loops read across their ends.
         stall_warning_s: A take that waits longer is reported once in the log.
 
@@ -582,10 +583,11 @@ class Loader:
             raise ClosedError("the loader is closed; make a new one")
 
     def _probe_once(self) -> None:
-        """Probe a foreign dataset for impurity before the first read of the run."""
+        """Probe what the user brought for impurity before the first read of the run."""
         probes, self._probes = self._probes, False
         if probes and self._pure is not False and not self._built_states:
-            probe_foreign(self.dataset, self._engine.call_for_probe)
+            transform = self._engine.settings.sample_transform
+            probe_run(self.dataset, transform, self.seed, self._engine.call_for_probe)
 
     def _note_dropped(self) -> None:
         dropped = self.samples_dropped
