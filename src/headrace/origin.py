@@ -21,7 +21,7 @@ class PickOrigin:
         sample: Dataset index.
         repeat: Which of the `augment` views.
         location: File or object and byte range, where the dataset can tell.
-        tier: What would serve the bytes now.
+        tier: What serves the bytes: always "source", since this version keeps no copies.
     """
 
     step: int

@@ -187,7 +187,7 @@ class Dataset(Composable, ABC):
     Attributes:
         thread_safe: True: one object serves all reader threads. False: each thread gets its own
             copy by a pickle round trip.
-        pure: True where the same index always gives the same bytes, so tiers may keep samples.
+        pure: True where the same index always gives the same bytes, your promise.
     """
 
     thread_safe: bool = True

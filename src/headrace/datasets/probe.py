@@ -1,6 +1,6 @@
 """The purity probe: the same index must give the same bytes, from no global generator.
 
-Tiers and resumes rest on it. One double fetch of a few samples finds what nearly all impure
+Exact resumes rest on it. One double fetch of a few samples finds what nearly all impure
 datasets do; `probe=False` or HEADRACE_PROBE=off leaves it out.
 """
 
@@ -21,7 +21,7 @@ from headrace.nesting import level_of, parts_of
 CURES = (
     "Draw randomness from the key that sample_transform(sample, key) gets, or in "
     "transform(batch, pick_keys): it is then the same in every run. If samples must stay random, "
-    "pass pure=False (no tier keeps them), with one reader thread."
+    "pass pure=False, which reads on one thread."
 )
 
 Frozen = dict[str, tuple[str, str, tuple[int, ...], Any]]
