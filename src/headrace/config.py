@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 import sys
 from typing import Any
@@ -22,6 +23,20 @@ MAX_WORKERS = 64
 # Steps end where JSON no longer keeps every integer; epochs, of many steps, earlier.
 MAX_STEP = 2**53
 MAX_EPOCH = 2**48
+
+
+def whole(knob: str, value: Any) -> int:
+    """Check a whole number of any size.
+
+    Raises:
+        ConfigError: It is no int (bool is none), nor anything that stands for one.
+    """
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise ConfigError(knob, "an int", value)
 
 
 def integer(knob: str, value: Any, low: int, high: int | None = None) -> int:

@@ -449,3 +449,31 @@ def test_many_sources_fit_a_fingerprint() -> None:
 
     assert len(str(one.fingerprint())) < 300
     assert one.fingerprint() != other.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: BlockShuffled(9, 2, block=1.5), r"block: wanted an int, got 1\.5"),
+        (lambda: BlockShuffled(9, 2, block=1, window="2"), "window: wanted an int, got '2'"),
+        (lambda: Bucketed(LENGTHS, 4, 1.5), r"pool_batches: wanted an int, got 1\.5"),
+        (lambda: Shuffled(9, 2, "a"), "seed: wanted an int, got 'a'"),
+        (lambda: Shuffled(9, 2, augment=None), "augment: wanted an int, got None"),
+        (lambda: Sequential(9, 2.5), r"batch_size: wanted an int, got 2\.5"),
+        (lambda: Sequential([9], 2), r"num_samples: wanted an int, got \[9\]"),
+        (lambda: Sequential(9, True), "batch_size: wanted an int, got True"),
+        (lambda: Mixing.end_to_end([], [], 4, 3), "shares: wanted a source with samples"),
+        (lambda: Mixing.end_to_end(5, [1], 4, 3), "sizes: wanted one size per source, got 5"),
+        (lambda: Mixing.end_to_end([5.5], [1], 4, 3), r"sizes: wanted an int, got 5\.5"),
+        (lambda: Mixing([(0, 5)], ["a"], 4, 3), r"shares: wanted .* a number, got \['a'\]"),
+        (lambda: Mixing([(0, 5)], 0.5, 4, 3), r"shares: wanted one weight per source, got 0\.5"),
+        (lambda: Mixing([5], [1], 4, 3), r"sources: wanted one range .* got 5"),
+        (lambda: Mixing(5, [1], 4, 3), r"sources: wanted one range .* got 5"),
+        (lambda: Mixing([(0, "5")], [1], 4, 3), "sources: wanted an int, got '5'"),
+        (lambda: Mixing([(0, 5)], [1], 4, 1.5), "steps_per_epoch: wanted an int"),
+    ],
+)
+def test_a_knob_of_another_kind_is_named(make: Callable[[], Any], message: str) -> None:
+    """No bare TypeError from within."""
+    with pytest.raises(ConfigError, match=message):
+        make()

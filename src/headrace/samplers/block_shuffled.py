@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.config import whole
 from headrace.errors import ConfigError
 from headrace.rng import Stream, derive, derive_rows
 from headrace.samplers.permutation import KeyedPermutation, keyed_permutation, permute_rows
@@ -58,9 +58,9 @@ class BlockShuffled(PositionSampler):
         drop_last: bool = True,
         augment: int = 1,
     ) -> None:
-        self.seed = int(seed)
-        self.block = index(block)
-        self.window = index(window)
+        self.seed = whole("seed", seed)
+        self.block = whole("block", block)
+        self.window = whole("window", window)
         for knob, value in (("block", self.block), ("window", self.window)):
             if value < 1:
                 raise ConfigError(knob, "1 or more", value)

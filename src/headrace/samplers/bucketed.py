@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.config import whole
 from headrace.errors import ConfigError
 from headrace.pick import Picks
 from headrace.rng import Stream, derive
@@ -60,10 +60,10 @@ class Bucketed(ScheduledSampler):
         drop_last: bool = True,
     ) -> None:
         self.lengths = _checked_lengths(lengths)
-        self.pool_batches = index(pool_batches)
+        self.pool_batches = whole("pool_batches", pool_batches)
         if self.pool_batches < 1:
             raise ConfigError("pool_batches", "1 or more", pool_batches)
-        self.seed = int(seed)
+        self.seed = whole("seed", seed)
         self.drop_last = bool(drop_last)
         self._digest = digest_of_array(self.lengths)
         self._plans: EpochPlans[_Plan] = EpochPlans()

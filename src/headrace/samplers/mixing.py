@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import accumulate
 from math import isfinite
-from operator import add, index
+from operator import add
 from typing import Any, Self
 
 import numpy as np
 
+from headrace.config import whole
 from headrace.errors import ConfigError
 from headrace.pick import Picks
 from headrace.rng import SampleRng, SampleRngs, Stream, derive, derive_rows
@@ -50,10 +51,10 @@ class Mixing(ScheduledSampler):
         steps_per_epoch: int,
         seed: int = 42,
     ) -> None:
-        self.sources = [(index(start), index(size)) for start, size in sources]
-        self.shares = [float(share) for share in shares]
-        self.steps_per_epoch = index(steps_per_epoch)
-        self.seed = int(seed)
+        self.sources = _ranges(sources)
+        self.shares = _weights(shares)
+        self.steps_per_epoch = whole("steps_per_epoch", steps_per_epoch)
+        self.seed = whole("seed", seed)
         _check(self.sources, self.shares, self.steps_per_epoch)
         # Which sources take part; a row of what follows is one of them.
         self._taking = [i for i, w in enumerate(self.shares) if w > 0 and self.sources[i][1] > 0]
@@ -75,10 +76,13 @@ class Mixing(ScheduledSampler):
         seed: int = 42,
     ) -> Self:
         """Mix sources that lie one behind the other, as in a concatenated dataset."""
-        ends = list(accumulate(map(index, sizes)))
-        starts = [0, *ends[:-1]]
-        sources = [(start, end - start) for start, end in zip(starts, ends, strict=True)]
-        return cls(sources, shares, batch_size, steps_per_epoch, seed)
+        if not isinstance(sizes, Iterable):
+            raise ConfigError("sizes", "one size per source", sizes)
+        counts = [whole("sizes", size) for size in sizes]
+        starts = accumulate(counts, initial=0)
+        return cls(
+            list(zip(starts, counts, strict=False)), shares, batch_size, steps_per_epoch, seed
+        )
 
     def fingerprint(self) -> dict[str, Any]:
         sources: Any = [[*source, w] for source, w in zip(self.sources, self.shares, strict=True)]
@@ -119,6 +123,28 @@ class Mixing(ScheduledSampler):
             cure = "Give Mixing the new ranges, as a new run."
             raise ConfigError("num_samples", f"{samples}, as the sources say", list(pieces), cure)
         return schedule
+
+
+def _ranges(sources: Any) -> list[tuple[int, int]]:
+    wanted = "one range (start, size) per source"
+    if not isinstance(sources, Iterable):
+        raise ConfigError("sources", wanted, sources)
+    found = []
+    for source in sources:
+        if not isinstance(source, Sequence | np.ndarray) or len(source) != 2:
+            raise ConfigError("sources", wanted, source)
+        found.append((whole("sources", source[0]), whole("sources", source[1])))
+    return found
+
+
+def _weights(shares: Any) -> list[float]:
+    if not isinstance(shares, Iterable):
+        raise ConfigError("shares", "one weight per source", shares)
+    given = list(shares)
+    try:
+        return [float(share) for share in given]
+    except (TypeError, ValueError):
+        raise ConfigError("shares", "one weight per source, each a number", given) from None
 
 
 def _check(sources: list[tuple[int, int]], shares: list[float], steps_per_epoch: int) -> None:

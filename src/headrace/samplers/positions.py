@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.config import whole
 from headrace.errors import ConfigError
 from headrace.pick import Picks
 from headrace.samplers.schedule import Run, Schedule
@@ -29,7 +29,7 @@ class PositionSampler(ScheduledSampler):
 
     def __init__(self, num_samples: int, batch_size: int, drop_last: bool, augment: int) -> None:
         self.drop_last = bool(drop_last)
-        self.augment = index(augment)
+        self.augment = whole("augment", augment)
         if self.augment < 1:
             raise ConfigError("augment", "1 or more", augment)
         super().__init__(self._schedule_of([(0, batch_size, num_samples)]))

@@ -11,9 +11,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import index
 from typing import NamedTuple
 
+from headrace.config import whole
 from headrace.errors import ConfigError
 
 
@@ -258,7 +258,10 @@ class FixedSchedule(Schedule):
 
 
 def _checked_pieces(pieces: Sequence[tuple[int, int, int]]) -> tuple[Piece, ...]:
-    found = [Piece(*map(index, piece)) for piece in pieces]
+    found = [
+        Piece(whole("step", step), whole("batch_size", batch), whole("num_samples", samples))
+        for step, batch, samples in pieces
+    ]
     if not found or found[0].from_step != 0:
         raise ConfigError("schedule", "pieces of which the first is from step 0", list(pieces))
     for piece in found:

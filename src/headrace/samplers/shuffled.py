@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.config import whole
 from headrace.errors import ConfigError
 from headrace.rng import SampleRng, SampleRngs, Stream, derive
 from headrace.rng.words import GAMMA
@@ -50,7 +51,7 @@ class Shuffled(PositionSampler):
     ) -> None:
         if order not in ("keyed", "uniform"):
             raise ConfigError("order", '"keyed" or "uniform"', order)
-        self.seed = int(seed)
+        self.seed = whole("seed", seed)
         self.order = order
         self._plans: EpochPlans[NDArray[np.int64]] = EpochPlans()
         super().__init__(num_samples, batch_size, drop_last, augment)
