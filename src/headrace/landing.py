@@ -7,7 +7,39 @@ import torch
 from headrace.batch import Batch
 from headrace.build.builder import Transform, with_result
 from headrace.build.content import content_digest
+from headrace.errors import ConfigError
 from headrace.stats import LandingTimes
+
+# They need no accelerator: the host, and shapes without memory.
+_ALWAYS_THERE = ("cpu", "meta")
+
+
+def as_device(given: torch.device | str | int) -> torch.device:
+    """Give the device that batches land on, checked without starting its runtime.
+
+    Raises:
+        ConfigError: torch knows no such device, or it is not there.
+    """
+    if isinstance(given, bool) or not isinstance(given, torch.device | str | int):
+        raise ConfigError("device", "a torch.device, its name or its number", given)
+    try:
+        device = torch.device(given)
+        if device.type not in _ALWAYS_THERE:
+            _check_there(device)
+    except (RuntimeError, AssertionError) as error:
+        said = str(error).splitlines()[0]
+        raise ConfigError("device", "a device of torch that is there", given, said) from error
+    return device
+
+
+def _check_there(device: torch.device) -> None:
+    module = torch.get_device_module(device)
+    is_available = getattr(module, "is_available", None)
+    if is_available is not None and not is_available():
+        raise RuntimeError(f"torch.{device.type}.is_available() is False.")
+    count = getattr(module, "device_count", None)
+    if device.index is not None and count is not None and device.index >= count():
+        raise RuntimeError(f"torch.{device.type}.device_count() is {count()}.")
 
 
 class Landing:

@@ -35,7 +35,7 @@ from headrace.errors import (
     TooManyBadSamplesError,
 )
 from headrace.explain import Explanation, explain
-from headrace.landing import Landing
+from headrace.landing import Landing, as_device
 from headrace.origin import PickOrigin, origins_of
 from headrace.passes import end_of, next_pass, place_of
 from headrace.purity import probe_run
@@ -145,7 +145,7 @@ class Loader:
         self._max_bad_samples = config.integer("max_bad_samples", max_bad_samples, 0)
         self._pure = pure
         self._probes = config.is_probe_on(probe)
-        self._landing = Landing(torch.device(device), transform, content_digest)
+        self._landing = Landing(as_device(device), transform, content_digest)
 
         base = choose_sampler(
             len(self.dataset), batch_size, self.seed, shuffle, drop_last, sampler, augment

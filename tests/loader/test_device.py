@@ -50,6 +50,35 @@ def test_batch_at_lands_on_the_device_too() -> None:
     assert batch.step == 7
 
 
+@pytest.mark.parametrize("device", ["gpu", "", None, True, 1.5, "cuda:99", 99, "xla", "cpu:x"])
+def test_a_device_that_is_not_there_is_refused_by_name(device: Any) -> None:
+    """When the loader is made, not at the first batch."""
+    with pytest.raises(hr.ConfigError, match=r"^device: wanted a .*device.*, got"):
+        hr.Loader(DATA, batch_size=20, device=device)
+
+
+def test_an_accelerator_is_refused_where_torch_cannot_use_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As it is with a build of torch for the host alone."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    with pytest.raises(hr.ConfigError) as caught:
+        hr.Loader(DATA, batch_size=20, device="cuda")
+
+    assert str(caught.value) == (
+        "device: wanted a device of torch that is there, got 'cuda'. "
+        "torch.cuda.is_available() is False."
+    )
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", "meta", torch.device("cpu")])
+def test_the_host_and_meta_are_always_there(device: Any) -> None:
+    """They need no accelerator."""
+    with hr.Loader(DATA, batch_size=20, device=device) as loader:
+        assert loader.device == torch.device(device)
+
+
 def _whole(device: str, **knobs: Any) -> tuple[torch.Tensor, dict[str, Any]]:
     with hr.Loader(DATA, batch_size=16, seed=3, device=device, **knobs) as loader:
         rows = [batch["x"].cpu() for epoch in loader.epochs(2) for batch in epoch]
