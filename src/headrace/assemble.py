@@ -49,6 +49,7 @@ def settings_of(
     copies = ThreadCopies(dataset) if count and not is_serial else None
     if copies is not None and copies.sharing == "serial":
         is_serial = True
+    names = config.names(names)
     if names is not None:
         _check_names(dataset, names)
     return Settings(
@@ -64,7 +65,7 @@ def settings_of(
             seed,
             len(dataset),
         ),
-        names=None if names is None else tuple(names),
+        names=names,
         transform=landing.host_transform,
         sample_transform=sample_transform,
         collate=None if collate is None else _with_keys(collate),

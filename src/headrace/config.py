@@ -93,6 +93,35 @@ def workers(value: Any) -> int:
     return auto_workers() if value is None else integer("workers", value, 0, MAX_WORKERS)
 
 
+def flag(knob: str, value: Any, may_be_none: bool = False) -> bool | None:
+    """Check a flag: True or False and nothing that merely counts as one, such as "False".
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if value is None and may_be_none:
+        return None
+    # numpy's own flags come out of comparisons of arrays.
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise ConfigError(knob, "True, False or None" if may_be_none else "True or False", value)
+    return bool(value)
+
+
+def names(value: Any) -> tuple[str, ...] | None:
+    """Check names of columns.
+
+    Raises:
+        ConfigError: It is no sequence of texts, or one of them is empty.
+    """
+    if value is None:
+        return None
+    listed = [value] if isinstance(value, str) or not hasattr(value, "__iter__") else list(value)
+    are_names = all(isinstance(name, str) and name for name in listed)
+    if isinstance(value, str) or not are_names:
+        raise ConfigError("names", "a list of names, none empty", value)
+    return tuple(listed)
+
+
 def one_of(knob: str, value: Any, *wanted: Any) -> Any:
     """Check a choice."""
     if value not in wanted:

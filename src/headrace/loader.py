@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from headrace import config, empty_pass
+from headrace import config, empty_pass, functions
 from headrace.assemble import settings_of, stateful_of
 from headrace.batch import Batch
 from headrace.budget import process_budget
@@ -134,6 +134,13 @@ class Loader:
     ) -> None:
         self._arguments = (data, batch_size, {k: v for k, v in locals().items() if k in _KNOBS})
         self._pid = os.getpid()
+        config.flag("shuffle", shuffle)
+        config.flag("content_digest", content_digest)
+        for knob, value in {"drop_last": drop_last, "pure": pure, "probe": probe}.items():
+            config.flag(knob, value, may_be_none=True)
+        functions.check("sample_transform", sample_transform, functions.SAMPLE_TRANSFORM)
+        functions.check("collate", collate, functions.COLLATE, least=1)
+        functions.check("transform", transform, functions.TRANSFORM)
         self.dataset = as_dataset(data, pure)
         if not len(self.dataset):
             raise ConfigError("data", "at least one sample", f"an empty {self.dataset!r}")
