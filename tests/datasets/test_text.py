@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.datasets import Text
-from headrace.errors import ConfigError, FormatError
+from headrace.errors import ConfigError, FormatError, NotFoundError
 from headrace.testing.dataset_reads import delivered_rows
 
 
@@ -54,6 +54,17 @@ def test_many_characters_need_wider_ids() -> None:
     assert delivered_rows(text, [0])[0]["target"].tolist() == list(range(1, 300))
 
 
+def test_a_file_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    """Missing, a directory, no path at all."""
+    with pytest.raises(NotFoundError, match=r"'nope\.txt' is not in") as caught:
+        Text(tmp_path / "nope.txt", 4)
+    assert isinstance(caught.value, FileNotFoundError)
+    with pytest.raises(FormatError, match=r"wanted a text file, found a directory"):
+        Text(tmp_path, 4)
+    with pytest.raises(ConfigError, match=r"path: wanted a path.* got 5"):
+        Text(5, 4)  # type: ignore[arg-type]
+
+
 def test_a_file_keeps_its_line_ends(tmp_path: Path) -> None:
     """So the ids are the same on every machine."""
     (tmp_path / "a.txt").write_bytes("é\r\nx".encode())
@@ -75,7 +86,7 @@ def test_what_cannot_be_windows_is_refused(tmp_path: Path) -> None:
         Text.from_string("abc", 3)
     with pytest.raises(FormatError, match="found 0"):
         Text.from_string("", 3)
-    with pytest.raises(ConfigError, match="seq_len: wanted at least 1"):
+    with pytest.raises(ConfigError, match="seq_len: wanted an int >= 1, got 0"):
         Text.from_string("abc", 0)
     with pytest.raises(FileNotFoundError):
         Text(tmp_path / "b.txt", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import pickle
 import re
@@ -183,7 +184,23 @@ WRONG: list[tuple[str, Callable[[Path], object], type[Exception], str]] = [
         "vocab_size 0",
         lambda p: TokenShards(save(p / "a.npy", range(9)), 4, vocab_size=0),
         ConfigError,
-        "vocab_size: wanted at least 1",
+        "vocab_size: wanted an int >= 1",
+    ),
+    ("seq_len text", lambda p: TokenShards(save(p / "a.npy", [1, 2]), "8"), ConfigError, "seq_len"),  # type: ignore[arg-type]
+    (
+        "vocab_size text",
+        lambda p: TokenShards(save(p / "a.npy", range(9)), 4, vocab_size="a"),  # type: ignore[arg-type]
+        ConfigError,
+        "vocab_size: wanted an int >= 1, got 'a'",
+    ),
+    ("number", lambda p: TokenShards(5, 4), ConfigError, "paths: wanted a path.*got 5"),  # type: ignore[arg-type]
+    ("numbers", lambda p: TokenShards([5], 4), ConfigError, "paths: wanted a path.*got 5"),  # type: ignore[list-item]
+    ("bytes", lambda p: TokenShards(b"a", 4), ConfigError, "paths: wanted a path.*got b'a'"),
+    (
+        "only dumps",
+        lambda p: [(p / "a.bin").touch(), TokenShards(p, 4)],
+        ConfigError,
+        r"It holds a\.bin\. Headerless dumps open by TokenShards\.raw",
     ),
 ]
 
@@ -235,6 +252,8 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         (whole[:-1], f"wanted {len(whole)} bytes by its header, found {len(whole) - 1}.*truncated"),
         (whole[:6] + b"\x09\0" + whole[8:], r"version 9\.0"),
         (b"", "empty file"),
+        (b"PK\3\4" + whole, r"archive \(\.npz\): np\.save each"),
+        (gzip.compress(whole), "It is compressed: unpack it"),
     ]
 
     for content, message in cases:

@@ -62,8 +62,7 @@ def header_end(name: str, preamble: bytes) -> int:
             name,
             "a .npy file",
             f"first bytes {preamble[:6].hex(' ') or 'none (empty file)'}",
-            "Headerless dumps, also under the name .npy, open by TokenShards.raw(paths, dtype, "
-            "seq_len).",
+            _cure(preamble),
         )
     version, width = _version(name, preamble)
     stop = 8 + width
@@ -78,6 +77,15 @@ def header_end(name: str, preamble: bytes) -> int:
             f"The file says version {version}.0; it is damaged or no .npy file.",
         )
     return stop + length
+
+
+def _cure(preamble: bytes) -> str:
+    if preamble.startswith(b"PK"):
+        return "It is an archive (.npz): np.save each array of np.load(path) to a file of its own."
+    if preamble.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ")):
+        return "It is compressed: unpack it first, since maps need the plain bytes."
+    name = "TokenShards.raw(paths, dtype, seq_len)"
+    return f"Headerless dumps, also under the name .npy, open by {name}."
 
 
 def parse_header(name: str, head: bytes) -> NpyHeader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import unquote, urlsplit
 
 from headrace.errors import ConfigError, NotFoundError
@@ -30,9 +30,9 @@ def find_files(paths: Paths, suffix: str | None) -> list[str]:
         ConfigError: Nothing is given, a directory or pattern holds nothing, or a URL is remote.
         NotFoundError: A file does not exist.
     """
-    if isinstance(paths, str | os.PathLike):
+    if isinstance(paths, str | bytes | os.PathLike) or not isinstance(paths, Iterable):
         paths = [paths]
-    found = [path for given in paths for path in _expand(_local(given), suffix)]
+    found = [path for given in paths for path in _expand(local_path(given), suffix)]
     if not found:
         raise ConfigError("paths", "at least one shard", list(paths))
     return found
@@ -48,13 +48,20 @@ def name_in(root: str, path: str) -> str:
     return os.path.relpath(path, root).replace(os.sep, "/")
 
 
-def _local(given: str | os.PathLike[str]) -> str:
-    path = os.fspath(given)
+def local_path(given: str | os.PathLike[str], knob: str = "paths") -> str:
+    """Give a path as a string, of a `file://` URL too.
+
+    Raises:
+        ConfigError: It is no path, or a URL that is remote.
+    """
+    path = os.fspath(given) if isinstance(given, str | os.PathLike) else given
+    if not isinstance(path, str):
+        raise ConfigError(knob, "a path, a pattern, or a list of these", given)
     if path.startswith("file://"):
         return unquote(urlsplit(path).path)
     if _SCHEME.match(path):
         raise ConfigError(
-            "paths",
+            knob,
             "local files",
             _without_secrets(path),
             "Remote buckets are not in this version: copy the shards to a local directory.",
@@ -87,8 +94,20 @@ def _in_directory(path: str, suffix: str | None) -> list[str]:
     ]
     files = [file for name in names if os.path.isfile(file := os.path.join(path, name))]
     if not files:
-        raise ConfigError("paths", f"a directory that holds {suffix} files", path)
+        raise ConfigError(
+            "paths", f"a directory that holds {suffix} files", path, _other_files(path)
+        )
     return sorted(files, key=os.fsencode)
+
+
+def _other_files(path: str) -> str:
+    names = sorted(name for name in os.listdir(path) if not name.startswith("."))
+    if not names:
+        return "It is empty."
+    return (
+        f"It holds {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}. Headerless dumps "
+        "open by TokenShards.raw('dir/*.bin', dtype, seq_len)."
+    )
 
 
 def _in_pattern(pattern: str) -> list[str]:

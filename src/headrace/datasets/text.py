@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from headrace.datasets.bounds import Indices, check_index
 from headrace.datasets.dataset import Location
 from headrace.datasets.gather import RowGather
+from headrace.datasets.shard_paths import local_path
 from headrace.datasets.windows import TokenWindows
-from headrace.errors import FormatError
+from headrace.errors import FormatError, NotFoundError
 
 
 class Text(TokenWindows):
@@ -29,17 +30,23 @@ class Text(TokenWindows):
         seq_len: Characters of one window.
 
     Raises:
-        FormatError: The file is not UTF-8, or shorter than one window.
+        ConfigError: `seq_len` is below 1, or `path` is none, or remote.
+        NotFoundError: The file does not exist.
+        FormatError: It is a directory, not UTF-8, or shorter than one window.
 
     Attributes:
         vocabulary: Every character that occurs, sorted; its position is its id.
     """
 
     def __init__(self, path: str | os.PathLike[str], seq_len: int) -> None:
-        name = os.fspath(path)
+        name = local_path(path, "path")
+        if os.path.isdir(name):
+            raise FormatError(name, "a text file", "a directory", "Join its files into one.")
+        if not os.path.exists(name):
+            raise NotFoundError(*os.path.split(os.path.abspath(name)))
         try:
             # Line ends are kept as they are, so that the ids do not depend on the machine.
-            text = Path(path).read_bytes().decode("utf-8")
+            text = Path(name).read_bytes().decode("utf-8")
         except UnicodeDecodeError as error:
             raise FormatError(name, "UTF-8 text", f"other bytes at {error.start}") from error
         self._settle(text, seq_len, name)

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headrace.config import integer
 from headrace.datasets.bounds import Indices, as_run, check_indices
 from headrace.datasets.dataset import BulkDataset, Column, Layout, Out
 from headrace.datasets.names import wanted_names
-from headrace.errors import ConfigError, FormatError, RowErrors
+from headrace.errors import FormatError, RowErrors
 
 INPUT, TARGET, TOKENS = "input", "target", "tokens"
 
@@ -27,12 +28,8 @@ class TokenWindows(BulkDataset):
     """
 
     def __init__(self, seq_len: int, dtype: np.dtype[Any], vocab_size: int | None) -> None:
-        if seq_len < 1:
-            raise ConfigError("seq_len", "at least 1 token", seq_len)
-        if vocab_size is not None and vocab_size < 1:
-            raise ConfigError("vocab_size", "at least 1, or None", vocab_size)
-        self.seq_len = seq_len
-        self.vocab_size = vocab_size
+        self.seq_len = seq_len = integer("seq_len", seq_len, 1)
+        self.vocab_size = None if vocab_size is None else integer("vocab_size", vocab_size, 1)
         self._layout: Layout = (Column(TOKENS, dtype, (seq_len + 1,)),)
         self._delivered: Layout = tuple(
             Column(name, np.dtype(np.int64), (seq_len,)) for name in (INPUT, TARGET)
