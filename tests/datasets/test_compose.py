@@ -133,6 +133,26 @@ def test_splits_do_not_favour_an_index() -> None:
     assert abs(counts - 1000).max() < 5 * (2000 * 0.25) ** 0.5
 
 
+@pytest.mark.parametrize("sizes", [["a", 0.5], 0.5, None, "ab"])
+def test_sizes_that_are_no_numbers_are_refused(sizes: Any) -> None:
+    """By name, not by a bare TypeError."""
+    with pytest.raises(ConfigError, match="sizes: wanted a list of shares or counts"):
+        split(IDS, sizes)
+
+
+def test_a_seed_of_a_split_is_a_whole_number() -> None:
+    """By name."""
+    with pytest.raises(ConfigError, match=r"seed: wanted an int, got 1\.5"):
+        split(IDS, [0.5, 0.5], 1.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("indices", [None, 5, slice(0, 5), "ab", [True, False], [0.5]])
+def test_indices_that_are_no_list_of_numbers_are_refused(indices: Any) -> None:
+    """With what to give in place of a mask or a slice."""
+    with pytest.raises(ConfigError, match=r"indices: wanted a list.*flatnonzero.*range\(start"):
+        Subset(IDS, indices)
+
+
 @pytest.mark.parametrize("sizes", [[], [0.5], [0.6, 0.6], [5, 4], [11, -1], [1.5, -0.5]])
 def test_sizes_that_do_not_add_up_are_refused(sizes: list[float]) -> None:
     """The error names what the sizes must sum to."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.config import whole
 from headrace.datasets.adapt import as_dataset
 from headrace.datasets.bounds import Indices, as_indices, check_indices
 from headrace.datasets.dataset import BatchDataset, BulkDataset, Dataset
@@ -60,10 +61,15 @@ def Subset(  # noqa: N802 - named as the datasets are
     """Give the samples of some indices, in this order; they may repeat.
 
     Raises:
+        ConfigError: The indices are no list of whole numbers.
         IndexOutOfRangeError: An index is none of the dataset's.
     """
     base = _indexed(dataset, "Subset")
-    chosen = as_indices(indices)
+    try:
+        chosen = as_indices(indices)
+    except TypeError as error:
+        cure = "Of a mask give np.flatnonzero(mask), of a slice range(start, stop)."
+        raise ConfigError("indices", "a list of whole numbers", indices, cure) from error
     if isinstance(base, BulkDataset):
         return SubsetRows(base, chosen)
     check_indices(chosen, len(base), base)
@@ -85,7 +91,7 @@ def split(
         seed: Any integer; None cuts in order.
 
     Raises:
-        ConfigError: The sizes do not add up.
+        ConfigError: The sizes are no list of numbers, or do not add up.
     """
     base = _indexed(dataset, "split")
     counts = _counts(sizes, len(base))
@@ -132,6 +138,8 @@ def _as_samples(dataset: Dataset | BulkDataset) -> Dataset:
 
 
 def _counts(sizes: Sequence[float], samples: int) -> list[int]:
+    if not isinstance(sizes, Sequence | np.ndarray) or not all(map(_is_number, sizes)):
+        raise ConfigError("sizes", "a list of shares or counts", sizes)
     if all(isinstance(size, int | np.integer) for size in sizes) and sum(sizes) == samples:
         counts = [int(size) for size in sizes]
     else:
@@ -139,6 +147,10 @@ def _counts(sizes: Sequence[float], samples: int) -> list[int]:
     if not counts or min(counts) < 0:
         raise ConfigError("sizes", "one or more sizes, none negative", list(sizes))
     return counts
+
+
+def _is_number(size: Any) -> bool:
+    return isinstance(size, int | float | np.integer | np.floating)
 
 
 def _by_largest_remainder(shares: Sequence[float], samples: int) -> list[int]:
@@ -157,7 +169,7 @@ def _by_largest_remainder(shares: Sequence[float], samples: int) -> list[int]:
 
 def _shuffled(samples: int, seed: int) -> Indices:
     """Give all indices in an order that is uniform over seeds: sorted by a random word each."""
-    key = derive(seed, 0, 0, 0, SPLIT_STREAM)
+    key = derive(whole("seed", seed), 0, 0, 0, SPLIT_STREAM)
     # Word i is the i-th draw of the rng whose state is the key.
     draws: Words = np.arange(samples, dtype=np.uint64) * np.uint64(GAMMA) + np.uint64(key)
     return np.argsort(mix_rows(draws), kind="stable")
