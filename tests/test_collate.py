@@ -517,12 +517,21 @@ def test_a_column_of_another_length_is_named(value: Any, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "found"),
-    [(["a", "b"], "found '0'"), (None, "found '0'"), ({}, "found '0'"), ({"t": ["a"]}, "found")],
+    [(["a", "b"], "found '0'"), ({}, "found '0'"), ({"t": ["a"]}, "found")],
 )
 def test_a_batch_without_tensors_is_refused(value: Any, found: str) -> None:
     """A dataset that gives no tensors cannot feed a model (U-25)."""
     with pytest.raises(CollateError, match=f"at least one tensor column, {found}"):
         as_columns(value, 2)
+
+
+def test_a_forgotten_return_is_named() -> None:
+    """A function without one gives None."""
+    with pytest.raises(CollateError) as caught:
+        as_columns(None, 2, "transform")
+
+    said = "transform returned None: wanted columns. Is its `return` missing?"
+    assert str(caught.value) == said
 
 
 def test_names_replace_the_default_ones() -> None:

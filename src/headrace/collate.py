@@ -129,8 +129,10 @@ def as_columns(
             slices of what it keeps.
 
     Raises:
-        CollateError: No tensor among the columns, or a column of other length.
+        CollateError: None, no tensor among the columns, or a column of other length.
     """
+    if value is None:
+        raise CollateError(f"{what} returned None: wanted columns. Is its `return` missing?")
     if isinstance(value, Batch):
         value = Columns(value.names, value.columns, value.num_rows, value.structure)
     as_column = _as_own_column if own_parts else _as_column

@@ -127,3 +127,18 @@ def test_a_collate_of_samples_alone_is_accepted(collate: Callable[..., Any]) -> 
     """Keys are for those who want them."""
     with hr.Loader(DATA, 4, collate=collate) as loader:
         assert loader.batch_size == 4
+
+
+@pytest.mark.parametrize(
+    ("knob", "said"),
+    [("transform", "transform returned None"), ("collate", "the collate function returned None")],
+)
+def test_a_forgotten_return_is_named(knob: str, said: str) -> None:
+    """A function without one gives None, which is no batch."""
+    knobs: dict[str, Any] = {knob: lambda first, second: None}
+
+    with (
+        hr.Loader(DATA, 4, **knobs) as loader,
+        pytest.raises(hr.SampleError, match=f"{said}: wanted columns. Is its `return` missing"),
+    ):
+        next(iter(loader))
