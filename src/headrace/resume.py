@@ -209,6 +209,8 @@ def _compared(
     state: Any, identity: Identity, sampler: Sampler, allow: Collection[str]
 ) -> SavedState:
     """Give the fields of a state that is of this loader."""
+    if isinstance(allow, str):
+        raise ConfigError("allow", "a set of names", allow, f"Write allow={{{allow!r}}}.")
     unknown = set(allow) - set(ALLOWED)
     if unknown:
         raise ConfigError("allow", f"some of {ALLOWED}", sorted(unknown))

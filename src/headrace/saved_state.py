@@ -72,6 +72,9 @@ def read_state(state: Any) -> SavedState:
         StateError: It is no state of this version, or fields are missing or damaged; each is
             named.
     """
+    if isinstance(state, str | bytes):
+        found = {"version": (None, FORMAT_VERSION)}
+        raise StateError(found, "This is no state of a Loader but text: use json.loads.")
     if not isinstance(state, Mapping) or "version" not in state:
         raise StateError({"version": (None, FORMAT_VERSION)}, "This is no state of a Loader.")
     if state["version"] != FORMAT_VERSION:

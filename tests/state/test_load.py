@@ -223,6 +223,22 @@ def test_unknown_allowances_are_refused() -> None:
         made.load_state_dict(made.state_dict(), allow={"seed"})
 
 
+def test_a_state_that_is_still_text_is_told_to_be_read() -> None:
+    """As `json.dumps` gave it, it is no mapping yet."""
+    with loaders.loader() as made, pytest.raises(StateError, match=r"but text: use json\.loads"):
+        made.load_state_dict(json.dumps(made.state_dict()))  # type: ignore[arg-type]
+
+
+def test_one_allowance_is_written_as_a_set() -> None:
+    """Text would be taken for its letters."""
+    with loaders.loader() as made, pytest.raises(ConfigError) as caught:
+        made.load_state_dict(made.state_dict(), allow="global_batch")
+
+    assert str(caught.value) == (
+        "allow: wanted a set of names, got 'global_batch'. Write allow={'global_batch'}."
+    )
+
+
 def test_the_cursor_model_of_the_course() -> None:
     """Nine items, four taken, saved: the rest is 4 to 8; other data or a position outside is
     a ValueError. (S4-76)"""

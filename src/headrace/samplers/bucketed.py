@@ -113,7 +113,8 @@ class Bucketed(ScheduledSampler):
         schedule = Schedule(pieces, self.drop_last)
         if schedule.inside_epochs:
             cure = "The pools of an epoch hang on its batch size: change it between epochs."
-            raise ConfigError("batch_size", "one for each epoch", list(pieces), cure)
+            found = ", ".join(f"{batch} from step {first}" for first, batch, _ in pieces)
+            raise ConfigError("batch_size", "one for each epoch", found, cure)
         if any(piece.num_samples != len(self.lengths) for piece in schedule.pieces):
             cure = "Give Bucketed the lengths of all samples, as a new run."
             raise ConfigError("num_samples", f"{len(self.lengths)} lengths", list(pieces), cure)
