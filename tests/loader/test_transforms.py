@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import TensorDataset
 
 import headrace as hr
 from headrace.assemble import _with_keys
@@ -104,6 +105,26 @@ def test_an_option_of_collate_keeps_its_default_in_a_loader() -> None:
     """No key comes in its place."""
     with hr.Loader(rows(), 3, seed=SEED, collate=option, workers=0) as loader:
         assert next(iter(loader))["seen"].tolist() == [2, 2, 2]
+
+
+def test_a_sample_of_arrays_is_a_dict_of_its_columns_for_collate_and_transform() -> None:
+    """Of a TensorDataset too, though torch gives tuples: columns without names are numbered."""
+    seen: list[tuple[str, ...]] = []
+
+    def transform(sample: Any, key: hr.PickKey) -> Any:
+        seen.append(tuple(sample))
+        return sample
+
+    def collate(samples: Any) -> Any:
+        return {"sum": torch.stack([sample["0"] + sample["1"] for sample in samples])}
+
+    data = TensorDataset(torch.arange(4), torch.arange(4))
+    with hr.Loader(
+        data, 4, shuffle=False, sample_transform=transform, collate=collate, workers=0
+    ) as loader:
+        assert next(iter(loader))["sum"].tolist() == [0, 2, 4, 6]
+
+    assert set(seen) == {("0", "1")}
 
 
 def test_views_are_spread_over_the_epoch() -> None:
