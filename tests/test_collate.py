@@ -400,7 +400,7 @@ FakeImage.__module__ = "PIL.Image"
     ("value", "named", "cure"),
     [
         (FakeImage(), "a PIL.Image.FakeImage", "np.asarray(image)"),
-        (object(), "a object", "numbers, arrays, dense tensors and text"),
+        (object(), "an object", "numbers, arrays, dense tensors and text"),
         ({1, 2}, "a set", "pass a collate function"),
         (None, "None", "leave the field out"),
         (2**63, "the int 9223372036854775808", "np.uint64"),

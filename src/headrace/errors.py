@@ -193,11 +193,24 @@ class UnknownColumnError(HeadraceError, KeyError):
 
 
 class TooManyBadSamplesError(DataError):
-    """More samples were bad than `max_bad_samples` allows."""
+    """More samples were bad than `max_bad_samples` allows.
 
-    def __init__(self, limit: int, last: str) -> None:
+    Attributes:
+        limit: How many it allows.
+        step: Global step of the batch that held one more.
+        cure: What to do.
+    """
+
+    def __init__(self, limit: int, last: str, step: int) -> None:
         self.limit = limit
-        super().__init__(f"max_bad_samples: more than {limit} bad samples; the last: {last}")
+        self.step = step
+        self.cure = (
+            "Look at the data behind the last ones (state_dict()['bad_samples']), or raise "
+            "max_bad_samples."
+        )
+        super().__init__(
+            f"step {step}: more than {limit} bad samples; the last: {last}. {self.cure}"
+        )
 
 
 class PurityError(HeadraceError, ValueError):

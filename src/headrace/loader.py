@@ -241,12 +241,21 @@ class Loader:
         """Give what is left of the first `count` epochs, one stream each.
 
         After `load_state_dict` the first stream is the rest of the state's epoch. Reading goes
-        on across the ends of epochs. Leaving an inner loop early goes to the next epoch.
+        on across the ends of epochs. Leaving an inner loop early goes to the next epoch. An
+        epoch that was begun before, if only by a look at one batch, counts as had; with none
+        left nothing is given, with a warning in the log.
         """
         return self._each_epoch(config.epoch("epochs", count))
 
     def _each_epoch(self, count: int) -> Iterator[BatchStream]:
         start, first = self._next_pass()
+        if 0 < count <= first:
+            logger.warning(
+                "epochs(%d) gives nothing: the loader stands at epoch %d already. It counts the "
+                "epochs of the whole run; set_epoch(0) begins again.",
+                count,
+                first,
+            )
         try:
             for epoch in range(first, count):
                 begin = start if epoch == first else self._position.sampler.first_step(epoch)
@@ -479,7 +488,7 @@ class Loader:
         last = built.bad[-1]
         if count > self._max_bad_samples:
             text = f"sample {last.index}{f' ({last.where})' if last.where else ''}: {last.reason}"
-            raise TooManyBadSamplesError(self._max_bad_samples, text)
+            raise TooManyBadSamplesError(self._max_bad_samples, text, last.step)
         self._counts.bad_samples += len(built.bad)
         for bad in built.bad:
             logger.warning(
@@ -620,7 +629,7 @@ class Loader:
             at = f"sample unknown ({error})"
         frames = "; ".join(f"{name} at {line}" for name, line in self._engine.top_frames().items())
         return (
-            f"waited {waited_s:.0f} s for step {step}, which begins with {at}; "
+            f"waited {waited_s:.1f} s for step {step}, which begins with {at}; "
             f"{counters.get('ring_steps', 0)} steps and {counters.get('ring_bytes', 0)} bytes in "
             f"flight; readers: {frames or 'none'}"
         )

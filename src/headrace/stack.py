@@ -225,4 +225,5 @@ def describe(value: Any) -> str:
         return f"a {type(value).__name__} of length {len(value)}"
     kind = type(value)
     module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
-    return f"a {module}{kind.__qualname__}"
+    name = f"{module}{kind.__qualname__}"
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -231,9 +231,13 @@ def test_bad_samples_are_bounded(workers: int) -> None:
             stream = loader.stream(steps=8)
             assert [next(stream).step for _ in range(last)] == list(range(last))
 
-            said = f"more than {bound} bad samples; the last: sample"
-            with pytest.raises(hr.TooManyBadSamplesError, match=said):
+            said = (
+                f"^step {last}: more than {bound} bad samples; the last: sample .*max_bad_samples"
+            )
+            with pytest.raises(hr.TooManyBadSamplesError, match=said) as caught:
                 next(stream)
+            assert (caught.value.step, caught.value.limit) == (last, bound)
+            assert caught.value.cure in str(caught.value)
 
             assert list(stream) == []
 

@@ -73,6 +73,37 @@ def test_a_list_that_may_be_meant_as_columns_is_named(
     assert ("for columns pass a dict" in warned(caplog)[0]) is is_hinted
 
 
+def test_epochs_with_nothing_left_say_so(caplog: pytest.LogCaptureFixture) -> None:
+    """A second time, or after a look at the last epoch; `set_epoch(0)` begins again."""
+
+    def run(loader: hr.Loader) -> list[int]:
+        return [epoch.start for epoch in loader.epochs(2) if list(epoch)]
+
+    with hr.Loader(np.arange(20), 4) as loader:
+        assert run(loader) == [0, 5]
+        assert warned(caplog) == []
+        assert run(loader) == []
+        loader.set_epoch(0)
+        assert run(loader) == [0, 5]
+
+    assert warned(caplog) == [
+        "epochs(2) gives nothing: the loader stands at epoch 2 already. It counts the epochs of "
+        "the whole run; set_epoch(0) begins again."
+    ]
+
+
+def test_a_look_by_batch_at_uses_up_no_epoch() -> None:
+    """A look by a plain pass does."""
+    with hr.Loader(np.arange(20), 4) as loader:
+        looked = loader.batch_at(0)
+        assert [epoch.start for epoch in loader.epochs(2)] == [0, 5]
+    with hr.Loader(np.arange(20), 4) as loader:
+        first = next(iter(loader))
+        assert [epoch.start for epoch in loader.epochs(2)] == [5]
+
+    assert first.indices.tolist() == looked.indices.tolist()
+
+
 FAR: dict[str, tuple[str, int, Callable[[hr.Loader, int], Any]]] = {
     "epoch": ("epoch", 2**48, lambda loader, far: loader.epoch(far)),
     "epochs": ("epochs", 2**48, lambda loader, far: loader.epochs(far)),
