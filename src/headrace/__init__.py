@@ -29,6 +29,7 @@ from headrace.datasets import (
 )
 from headrace.errors import (
     ClosedError,
+    CollateError,
     ConfigError,
     DataError,
     ForkedError,
@@ -39,6 +40,7 @@ from headrace.errors import (
     PurityError,
     RowErrors,
     SampleError,
+    SecondConsumerError,
     SourceChangedError,
     SourceError,
     StateError,
@@ -72,6 +74,7 @@ __all__ = [
     "Bucketed",
     "BulkDataset",
     "ClosedError",
+    "CollateError",
     "Column",
     "Columns",
     "Concat",
@@ -97,6 +100,7 @@ __all__ = [
     "SampleError",
     "SampleRng",
     "Sampler",
+    "SecondConsumerError",
     "Sequential",
     "Shuffled",
     "SourceChangedError",
