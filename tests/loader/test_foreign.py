@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 import headrace as hr
+from headrace.datasets.foreign import LARGE_ARRAY_BYTES
 from headrace.testing.gates import Gate
 from tests.loader.kinds import ByFetch, ByGet, ByItem, Samples, sample_of
 
@@ -27,7 +28,8 @@ class Cautious:
 
     def __init__(self, num_samples: int) -> None:
         self.num_samples = num_samples
-        self.array = np.arange(num_samples)
+        self.scratch = np.arange(num_samples)
+        self.table = np.zeros(LARGE_ARRAY_BYTES + 1, np.uint8)
 
     def __len__(self) -> int:
         return self.num_samples
@@ -36,14 +38,19 @@ class Cautious:
         type(self).used_by.setdefault(id(self), set()).add(threading.get_ident())
 
 
+def address(array: Any) -> int:
+    return int(array.ctypes.data)
+
+
 def open_when(gate: Gate, arrivals: int) -> None:
     gate.arrived_blocking(arrivals)
     gate.open()
 
 
 def test_each_thread_reads_a_copy_of_its_own() -> None:
-    """An object is never used by two threads, and its arrays are not copied (S0-08)."""
-    arrays: set[int] = set()
+    """An object or a scratch is never used by two threads; its data is not copied (S0-08)."""
+    scratches: set[int] = set()
+    tables: set[int] = set()
     barrier = Gate()
 
     class Copied(Cautious):
@@ -51,7 +58,8 @@ def test_each_thread_reads_a_copy_of_its_own() -> None:
 
         def __getitem__(self, index: int) -> int:
             self.note()
-            arrays.add(id(self.array))
+            scratches.add(address(self.scratch))
+            tables.add(address(self.table))
             if index < 6:
                 barrier.wait_blocking()
             return index
@@ -68,7 +76,8 @@ def test_each_thread_reads_a_copy_of_its_own() -> None:
     assert len(Copied.used_by) == 3
     assert id(data) not in Copied.used_by
     assert [len(threads) for threads in Copied.used_by.values()] == [1, 1, 1]
-    assert arrays == {id(data.array)}
+    assert len(scratches - {address(data.scratch)}) == 3
+    assert tables == {address(data.table)}
 
 
 def test_a_dataset_that_says_it_is_safe_is_shared() -> None:
