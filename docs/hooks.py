@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
@@ -44,6 +46,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         content = f"# {name}\n\n::: {name}\n"
         files.append(File.generated(config, _page_of(name), content=content))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Lead links of the checkout to the README and to modules to their pages here."""
+    return re.sub(
+        r"\]\(\.\./src/(headrace/[\w/]+)\.py\)",
+        lambda found: f"]({_page_of(found[1].replace('/', '.'))})",
+        markdown.replace("](../README.md", "](index.md"),
+    )
 
 
 def _text_of(file: str) -> str:

@@ -133,3 +133,18 @@ def classes_of(name: str) -> list[type]:
     ]
     found = [getattr(module, name) for module in modules if hasattr(module, name)]
     return [kind for kind in found if inspect.isclass(kind)]
+
+
+def test_links_between_the_pages_work_in_the_checkout() -> None:
+    """A reader of the folder, or of its page on the web, finds what is linked to."""
+    pages = [ROOT / "README.md", *DOCS.rglob("*.md")]
+    links = [
+        (page, target)
+        for page in pages
+        for target in re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read_text(encoding="utf-8"))
+    ]
+
+    assert len(links) > 50
+    assert [
+        (page.name, target) for page, target in links if not (page.parent / target).exists()
+    ] == []
