@@ -19,7 +19,7 @@ INTERRUPTED = 130  # as a shell counts Ctrl-C: 128 + SIGINT
 
 app = typer.Typer(
     name="headrace",
-    help="Streams training data onto the accelerator: exact order, exact resume.",
+    help="Streams training data to the training loop: exact order, exact resume.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -39,7 +39,7 @@ def headrace(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Say which."),
     ] = False,
 ) -> None:
-    """Streams training data onto the accelerator: exact order, exact resume."""
+    """Streams training data to the training loop: exact order, exact resume."""
 
 
 @app.command()
