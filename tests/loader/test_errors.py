@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -397,3 +398,113 @@ def test_an_error_may_be_pickled(name: str) -> None:
     assert type(again) is type(found)
     assert str(again) == str(found)
     assert (again.step, again.index) == (2, 5)
+
+
+@pytest.mark.parametrize("face", ["for", "async for"])
+@pytest.mark.parametrize("workers", [0, 1, 4])
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_what_cannot_be_opened_ends_the_stream(kind: str, workers: int, face: str) -> None:
+    """A reader that cannot begin is told with its cause; nobody waits for it (U-29)."""
+
+    class Unopened(ByItem):
+        def thread_open(self) -> None:
+            raise FileNotFoundError("no such base")
+
+    class UnopenedGet(ByGet):
+        async def open(self) -> None:
+            raise FileNotFoundError("no such base")
+
+    data = Unopened(10) if kind == "thread" else UnopenedGet(10)
+    met = Met(hr.Loader(data, 2, workers=workers, probe=False), face)
+
+    assert met.ids == []
+    causes = [met.error, *causes_of(met.error)]
+    assert any(isinstance(cause, FileNotFoundError) for cause in causes)
+    assert met.after == []
+
+
+def test_later_steps_are_not_delivered_after_an_error() -> None:
+    """What was built behind the failed step is dropped, and a new stream begins where it is
+    told to (C21)."""
+    read: set[int] = set()
+    all_read = threading.Event()
+
+    class Bad(ByItem):
+        def __getitem__(self, index: int) -> Any:
+            read.add(index)
+            if len(read) == 10:
+                all_read.set()
+            fail_at([index], lambda: ValueError("boom"))
+            return super().__getitem__(index)
+
+    with hr.Loader(Bad(10), 2, shuffle=False, workers=2, prefetch=8, probe=False) as loader:
+        stream = loader.epoch(0)
+        assert next(stream)["id"].tolist() == [0, 1]
+        assert all_read.wait(20)
+        assert next(stream)["id"].tolist() == [2, 3]
+        with pytest.raises(ValueError, match="boom"):
+            next(stream)
+        assert list(stream) == []
+        assert loader.state_dict()["next_step"] == 2
+
+        assert [batch["id"].tolist() for batch in loader.stream(3, 2)] == [[6, 7], [8, 9]]
+
+
+def test_an_error_is_the_same_however_far_was_read_ahead(seed: int) -> None:
+    """Of several bad steps the first is met, whichever was built first (S1-10)."""
+    for prefetch in (1, 2, 5, 8):
+        for workers in (1, 3):
+
+            class Bad(ByItem):
+                def __getitem__(self, index: int) -> Any:
+                    if index in (4, 5, 9, 14):
+                        raise ValueError(f"boom {index}")
+                    return super().__getitem__(index)
+
+            with hr.Loader(
+                Bad(16), 2, shuffle=False, workers=workers, prefetch=prefetch, probe=False
+            ) as loader:
+                stream = loader.epoch(0)
+                assert [next(stream).step for _ in range(2)] == [0, 1]
+                with pytest.raises(hr.SampleError, match="step 2, sample 4: ValueError: boom 4"):
+                    next(stream)
+
+
+def test_user_code_may_be_wrong_in_any_way() -> None:
+    """Wrong counts and wrong types are errors at their step, of whoever gave them."""
+
+    class Short(ByItems):
+        def __getitems__(self, indices: Sequence[int]) -> Any:
+            return super().__getitems__(indices)[1:]
+
+    class Nothing(ByItems):
+        def __getitems__(self, indices: Sequence[int]) -> Any:
+            return None
+
+    class ShortFetch(ByFetch):
+        async def fetch(self, indices: Sequence[int]) -> list[bytes]:
+            return (await super().fetch(indices))[1:]
+
+    class NoFetch(ByFetch):
+        async def fetch(self, indices: Sequence[int]) -> Any:
+            return None
+
+    class ShortBatch(ByBatch):
+        def get_batch(self, indices: Sequence[int]) -> Any:
+            return super().get_batch(indices[1:])
+
+    wrong: dict[str, Any] = {
+        "__getitems__: wanted 2 samples, got 1": Short(4),
+        "NoneType": Nothing(4),
+        "fetch: wanted 2 samples, got 1": ShortFetch(4),
+        "'NoneType' object is not iterable": NoFetch(4),
+        "get_batch: column 'id' has 1 rows, wanted 2": ShortBatch(4),
+    }
+    for words, data in wrong.items():
+        for workers in (0, 2):
+            with (
+                hr.Loader(data, 2, workers=workers, probe=False) as loader,
+                pytest.raises(hr.SampleError, match=words) as caught,
+            ):
+                next(iter(loader))
+            assert (caught.value.step, caught.value.index) == (0, None)

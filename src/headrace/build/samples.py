@@ -158,9 +158,9 @@ class SampleBuilder(Builder):
             assert getter.one is not None
             one = getter.one
             return [attempt(one, index) for index in samples]
-        got = _of_length(attempt(getter.many, list(samples)), samples, "__getitems__")
+        got = attempt(getter.many, list(samples))
         if not isinstance(got, Raised):
-            return got
+            return _of_length(got, samples, "__getitems__")
         if isinstance(got.error, RowErrors):
             return _bad_rows(got.error, samples)
         many = getter.many
@@ -171,10 +171,13 @@ class SampleBuilder(Builder):
             assert getter.awaited is not None
             return await self._attempt_each(getter.awaited, samples)
         began = self.times.clock()
-        raw = _of_length(await attempt_awaited(getter.fetch, list(samples)), samples, "fetch")
+        raw = await attempt_awaited(getter.fetch, list(samples))
         self.times.add_read(began)
         if not isinstance(raw, Raised):
-            return await self.assemble_off_loop(self._decode_all, raw)
+            rows = _of_length(raw, samples, "fetch")
+            if isinstance(rows, Raised):
+                return rows
+            return await self.assemble_off_loop(self._decode_all, rows)
         if isinstance(raw.error, RowErrors):
             return _bad_rows(raw.error, samples)
         # Only bad data can be read again to find its row; a store that is down would be asked
