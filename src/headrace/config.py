@@ -31,12 +31,17 @@ def whole(knob: str, value: Any) -> int:
     Raises:
         ConfigError: It is no int (bool is none), nor anything that stands for one.
     """
+    number = _whole(value)
+    if number is None:
+        raise ConfigError(knob, "an int", value)
+    return number
+
+
+def _whole(value: Any) -> int | None:
     try:
-        if not isinstance(value, bool):
-            return operator.index(value)
+        return None if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        pass
-    raise ConfigError(knob, "an int", value)
+        return None
 
 
 def integer(knob: str, value: Any, low: int, high: int | None = None) -> int:
@@ -45,13 +50,11 @@ def integer(knob: str, value: Any, low: int, high: int | None = None) -> int:
     Raises:
         ConfigError: It is no int (bool is none), or outside the range.
     """
-    is_int = isinstance(value, int) and not isinstance(value, bool)
-    if not is_int and hasattr(value, "__index__") and not isinstance(value, bool):
-        value, is_int = value.__index__(), True
-    if not is_int or value < low or (high is not None and value > high):
+    number = _whole(value)
+    if number is None or number < low or (high is not None and number > high):
         wanted = f"an int >= {low}" if high is None else f"an int from {low} to {high}"
         raise ConfigError(knob, wanted, value)
-    return int(value)
+    return number
 
 
 def step(knob: str, value: Any) -> int:

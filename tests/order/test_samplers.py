@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace import Loader
 from headrace.errors import ConfigError
 from headrace.rng import SampleRng
 from headrace.samplers import BlockShuffled, Bucketed, Mixing, Sampler, Sequential, Shuffled
@@ -463,6 +464,7 @@ def test_many_sources_fit_a_fingerprint() -> None:
         (lambda: Shuffled(9, 2, augment=None), "augment: wanted an int, got None"),
         (lambda: Sequential(9, 2.5), r"batch_size: wanted an int, got 2\.5"),
         (lambda: Sequential([9], 2), r"num_samples: wanted an int, got \[9\]"),
+        (lambda: Loader(LENGTHS, np.zeros(3)), r"batch_size: wanted an int >= 1, got array"),
         (lambda: Sequential(9, True), "batch_size: wanted an int, got True"),
         (lambda: Mixing.end_to_end([], [], 4, 3), "shares: wanted a source with samples"),
         (lambda: Mixing.end_to_end(5, [1], 4, 3), "sizes: wanted one size per source, got 5"),
