@@ -142,3 +142,13 @@ def test_the_last_epoch_delivers() -> None:
     assert sorted(sample for batch in batches for sample in batch.indices.tolist()) == list(
         range(20)
     )
+
+
+def test_a_short_wait_is_reported_to_a_tenth_of_a_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A bound below a second would read as no wait at all."""
+    with hr.Loader(np.arange(20), 4) as loader:
+        loader.stalled(0, 0.3)
+
+    assert warned(caplog)[0].startswith("waited 0.3 s for step 0, which begins with sample ")
