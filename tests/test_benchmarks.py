@@ -46,7 +46,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_loader_delivers_every_row_once_and_right() -> None:
-    """Whoever is measured does the whole work: contents, coverage, shuffle (all installed)."""
+    """Whoever is measured does the whole work: contents, coverage, shuffle (S4-44)."""
     done = run("--check")
 
     assert done.returncode == 0, done.stdout + done.stderr

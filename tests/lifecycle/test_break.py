@@ -103,6 +103,7 @@ def test_a_break_stops_the_reading(kind: str, is_dropped: bool) -> None:
 
     Step 1 waits at the gate when the loop is left; of the 8 steps that may be read ahead, a
     thread goes on with its span of 2, and the loop, whose reads are cancelled, with none.
+    (U-27)
     """
     data = KINDS[kind](100, gated=4)
     with hr.Loader(data, 4, shuffle=False, workers=1, prefetch=8, probe=False) as loader:

@@ -184,7 +184,7 @@ def test_every_loader_delivers_the_stream_of_the_model(seed: int, full: bool) ->
     """Kind of dataset, sampler, workers, prefetch and face change no batch of two epochs.
 
     The starting step is drawn too: a run begun anywhere is the rest of the whole run
-    (S1-03, S1-04, S1-06, S1-08).
+    (S0-82, S1-03, S1-04, S1-06, S1-08).
     """
     rng = random.Random(seed)
     for case in cases(seed, full):
