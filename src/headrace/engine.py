@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from headrace.budget import Budget
@@ -34,8 +35,9 @@ from headrace.datasets.foreign import ThreadCopies
 from headrace.datasets.row_samples import BlockingRowSamples, WaitingRowSamples
 from headrace.errors import CannotStartThreadError, ClosedError, LoopRunningError
 from headrace.explain import Setup
-from headrace.inline import InlineRun, PrivateLoop, is_loop_running
-from headrace.loop_thread import LoopThread, Main
+from headrace.inline import InlineRun, is_loop_running
+from headrace.loop_thread import Main
+from headrace.loops import Loops
 from headrace.plan import Order, Plan, span_steps_for
 from headrace.reader import ReaderThreads, Run, top_frames
 from headrace.ring.blocks import BlockPool
@@ -106,11 +108,9 @@ class Engine:
         self._skips: frozenset[int] = frozenset()
         self._lock = threading.Lock()
         self._threads: ReaderThreads | None = None
-        self._loop: LoopThread | None = None
-        self._private_loop = PrivateLoop()
+        self._loops = Loops(1 if settings.is_serial and settings.workers else settings.workers)
         self._reaping = Reaping()
-        self._workers = 1 if settings.is_serial and settings.workers else settings.workers
-        self._calls = BlockingCalls(self._workers, "decode", self.opened.close_here)
+        self._calls = BlockingCalls(self._loops.workers, "decode", self.opened.close_here)
         self._builder = self._make_builder()
         self._share = budget.open_share("ring", 2 * self._builder.step_bytes)
         self._run: Run | InlineRun | None = None
@@ -126,15 +126,14 @@ class Engine:
         if self._skips:
             builder = SkippingBuilder(builder, self._skips)
         order = Order(sampler, slots, builder.bytes_of)
-        if self._workers:
+        if self._loops.workers:
             try:
                 return self._start_readers(self._make_run(order, builder, start, end))
             except CannotStartThreadError as error:
-                logger.info("running as workers=0: %s", error)
                 self.close_run()
-                self._workers = 0
+                self._loops.do_without_threads(error)
         steps = self._span_steps(builder, 1)
-        inline = InlineRun(order, builder, self.opened, self._private_loop, start, end, steps)
+        inline = InlineRun(order, builder, self.opened, self._loops.private, start, end, steps)
         self._become(inline)
         return inline
 
@@ -160,7 +159,7 @@ class Engine:
         # Two steps at least: one in the consumer's reach while the next is built.
         bound_bytes = max(self.settings.ring_bytes, 2 * self._builder.step_bytes)
         ring = Ring(slots, Grants(bound_bytes, self._share))
-        builders = WAITING_BUILDERS if self._builder.waits else self._workers
+        builders = WAITING_BUILDERS if self._builder.waits else self._loops.workers
         steps = self._span_steps(builder, builders)
         return Run(ring, Plan(ring, order, steps), builder)
 
@@ -177,7 +176,7 @@ class Engine:
             await opened.open_loop()
             await run.build(most_spans)
 
-        run.cancel = self._loop_thread().start(serve, run.died)
+        run.cancel = self._loops.begun().start(serve, run.died)
 
     def close_run(self) -> None:
         """Stop the current run, if any. Does not wait."""
@@ -193,8 +192,7 @@ class Engine:
         """Block until nothing is being built; the current run must be closed."""
         if self._threads is not None:
             self._threads.wait_idle()
-        if self._loop is not None and not self._loop.has_ended:
-            self._loop.wait_idle()
+        self._loops.wait_idle()
 
     def set_skips(self, steps: Collection[int]) -> None:
         """Do not build these steps in runs that start from here on."""
@@ -233,41 +231,33 @@ class Engine:
             await self.opened.open_loop()
             return await main()
 
-        return self.call(opened, what)
-
-    def call(self, main: Main[T], what: str) -> T:
-        """Run a coroutine function to its end: on the engine's loop, or the private one."""
-        if self._workers:
-            try:
-                return self._loop_thread().call(main)
-            except CannotStartThreadError as error:
-                logger.info("running as workers=0: %s", error)
-                self._workers = 0
-        return self._private_loop.call(main, what)
+        return self._loops.call(opened, what)
 
     # -- parts ---------------------------------------------------------------------------
 
     def _make_builder(self) -> Builder:
-        settings, transform = self.settings, self.settings.transform
+        # No part holds the engine: a dropped loader is then freed at once, its blocks with it,
+        # and not when the collector happens to run.
+        settings, transform, loops = self.settings, self.settings.transform, self._loops
         is_later = transform is not None and is_awaited(transform)
         finish = Finish(
             seed=settings.seed,
             policy=settings.policy,
-            where=self.where,
+            where=partial(_where, self._dataset),
             names=settings.names,
             transform=None if is_later else transform,
             with_content=settings.with_content and not is_later,
             times=self.times,
         )
-        hop: Hop | None = self._hop if settings.workers else None
+        hop: Hop | None = partial(_hop, self._calls) if settings.workers else None
         builder = self._builder_for(self._dataset, finish, hop)
         if transform is not None and is_later:
             builder = TransformingBuilder(
                 builder,
                 transform,
                 settings.with_content,
-                lambda main: self.call(main, "an async transform"),
-                lambda: not self._workers,
+                lambda main: loops.call(main, "an async transform"),
+                lambda: not loops.workers,
             )
         if settings.states:
             builder = StatefulBuilder(builder, settings.states)
@@ -303,38 +293,15 @@ class Engine:
             settings.is_serial,
         )
 
-    async def _hop(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Run processor work of a waiting build on a reader thread."""
-        return await self._calls.run(_on_reader, call, args)
-
-    def where(self, index: int) -> str:
-        """Say where a sample lives, for messages; "" when there is nothing to say."""
-        locate = getattr(self._dataset, "locate", None)
-        if locate is None:
-            return ""
-        try:
-            return str(locate(index) or "")
-        except Exception:  # noqa: BLE001 - an error message must not fail for its detail
-            return ""
-
     def _reader_threads(self) -> ReaderThreads:
         with self._lock:
             if self.is_closed:
                 raise ClosedError("the loader is closed")
             if self._threads is None:
                 self._threads = ReaderThreads(
-                    self._workers, self.opened.open_on_reader, self.opened.close_here
+                    self._loops.workers, self.opened.open_on_reader, self.opened.close_here
                 )
             return self._threads
-
-    def _loop_thread(self) -> LoopThread:
-        with self._lock:
-            if self.is_closed:
-                raise ClosedError("the loader is closed")
-            if self._loop is None or self._loop.has_ended:
-                self._loop = LoopThread()
-            self._loop.begin()
-            return self._loop
 
     # -- the end -------------------------------------------------------------------------
 
@@ -345,8 +312,7 @@ class Engine:
         self.close_run()
         if self._threads is not None:
             self._threads.stop()
-        if self._loop is not None:
-            self._loop.stop(self._end_loop)
+        self._loops.stop(self._end_loop)
         self._share.close()
         self._reaping.end()
 
@@ -368,7 +334,7 @@ class Engine:
         self.stop()
         left = join_all(self.threads(), timeout_s)
         self._calls.close(max(0.0, deadline - time.monotonic()))
-        self._private_loop.close(self._end_loop)
+        self._loops.private.close(self._end_loop)
         self.opened.close_here()
         self.pool.clear()
         if left:
@@ -395,10 +361,8 @@ class Engine:
 
     def threads(self) -> list[threading.Thread]:
         """Give the threads that are alive."""
-        threads = list(self._threads.threads) if self._threads is not None else []
-        if self._loop is not None:
-            threads += self._loop.threads
-        return [thread for thread in threads if thread.is_alive()]
+        readers = [] if self._threads is None else self._threads.threads
+        return [thread for thread in (*readers, *self._loops.threads) if thread.is_alive()]
 
     def top_frames(self) -> dict[str, str]:
         """Give the line that each reader is at."""
@@ -408,7 +372,7 @@ class Engine:
     def setup(self) -> Setup:
         """How steps are built, for an explanation."""
         return Setup(
-            workers=self._workers,
+            workers=self._loops.workers,
             prefetch_steps=self.prefetch,
             is_bulk=self._builder.joins_steps,
             is_serial=self.settings.is_serial,
@@ -423,7 +387,7 @@ class Engine:
             "blocks_lent": self.pool.lent_blocks,
             "leases_out": self.pool.leases_out,
             "prefetch_steps": self.prefetch,
-            "workers": self._workers,
+            "workers": self._loops.workers,
         }
         if isinstance(run, Run):
             grants, slots = run.ring.grants, run.ring.slots
@@ -434,6 +398,22 @@ class Engine:
                 "ring_steps": slots.claimed_steps,
             }
         return numbers
+
+
+def _where(dataset: Any, index: int) -> str:
+    """Say where a sample lives, for messages; "" when there is nothing to say."""
+    locate = getattr(dataset, "locate", None)
+    if locate is None:
+        return ""
+    try:
+        return str(locate(index) or "")
+    except Exception:  # noqa: BLE001 - an error message must not fail for its detail
+        return ""
+
+
+async def _hop(calls: BlockingCalls, call: Callable[..., Any], *args: Any) -> Any:
+    """Run processor work of a waiting build on a reader thread."""
+    return await calls.run(_on_reader, call, args)
 
 
 def _on_reader(call: Callable[..., Any], args: tuple[Any, ...]) -> Any:

@@ -443,7 +443,7 @@ class Loader:
             raise ClosedError(_ELSEWHERE)
         is_skipped = step in self._position.skips
         if built.failure is not None and not is_skipped:
-            raise built.failure
+            _raise_out_of(built)
         batch = built.batch
         counts = self._counts
         if batch is None or is_skipped:
@@ -785,6 +785,20 @@ def _drop(engine: Engine, pid: int) -> None:
     """Have the engine of a dropped loader stopped, unless it belongs to a parent process."""
     if os.getpid() == pid:
         reap(engine.stop)
+
+
+def _raise_out_of(built: Built) -> None:
+    """Raise a failure that nothing else holds.
+
+    Its traceback holds every frame up to the consumer's: one of them that held it too would
+    make a cycle, and keep loader and threads until the collector happens to run.
+    """
+    failure, built.failure = built.failure, None
+    assert failure is not None
+    try:
+        raise failure
+    finally:
+        del failure
 
 
 def _remade(data: Any, batch_size: int | None, knobs: dict[str, Any]) -> Loader:

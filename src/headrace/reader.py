@@ -61,13 +61,12 @@ class Run:
         ring = self.ring
         while True:
             try:
-                step, built = ring.take_nowait()
+                return self._taken(*ring.take_nowait())
             except WouldWait:
-                if not ring.wait_blocking(stall_s):
-                    stalled(stall_s)
-                    ring.wait_blocking()
-                continue
-            return self._taken(step, built)
+                pass  # and waits outside: an interrupt there is not an error of this one
+            if not ring.wait_blocking(stall_s):
+                stalled(stall_s)
+                ring.wait_blocking()
 
     async def take(self, stalled: Callable[[float], None], stall_s: float) -> Built:
         """Do as `take_blocking`, awaiting on any running loop. Cancelling loses nothing."""
@@ -77,15 +76,14 @@ class Run:
             await asyncio.sleep(0)
         while True:
             try:
-                step, built = ring.take_nowait()
+                return self._taken(*ring.take_nowait())
             except WouldWait:
-                late = asyncio.get_running_loop().call_later(stall_s, stalled, stall_s)
-                try:
-                    await ring.wait()
-                finally:
-                    late.cancel()
-                continue
-            return self._taken(step, built)
+                pass
+            late = asyncio.get_running_loop().call_later(stall_s, stalled, stall_s)
+            try:
+                await ring.wait()
+            finally:
+                late.cancel()
 
     def _taken(self, step: int, built: Built) -> Built:
         if step != self.next_step:
