@@ -69,8 +69,14 @@ except KeyboardInterrupt:
 """
 
 AWAITING_A_BATCH = f"""{NEVER_COMES}
+async def tick():
+    # A signal that comes just before the loop sleeps is noticed at its next turn (CPython runs
+    # handlers between bytecodes, and asyncio has no wake-up descriptor for SIGINT): let it turn.
+    while True:
+        await asyncio.sleep(0.05)
 async def main():
     global count
+    ticking = asyncio.create_task(tick())
     async for batch in loader:
         count += 1
         taken.release()
