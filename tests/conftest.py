@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -30,7 +31,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed before hypothesis reads its own option."""
+    """Choose the seed before hypothesis reads its own option; let interrupts reach children."""
+    # A suite started in the background inherits that interrupts are ignored, and would pass that
+    # on to the programs that it interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     seed = config.getoption("--seed")
     if seed is None:
         seed = int(os.environ.get("HEADRACE_SEED", random.SystemRandom().randrange(2**32)))
