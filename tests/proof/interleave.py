@@ -30,7 +30,7 @@ class Ended(BaseException):
     """Unwinds what is left of an interleaving that has failed."""
 
 
-class Deadlock(AssertionError):
+class DeadlockError(AssertionError):
     """Nobody can go on, and not everybody has ended."""
 
 
@@ -194,7 +194,7 @@ class Interleaving:
         self._check(me)
         self.turns += 1
         if self.turns > MOST_TURNS and self.failure is None:
-            self.failure = Deadlock(f"still going after {self.turns} turns: {self._actors}")
+            self.failure = DeadlockError(f"still going after {self.turns} turns: {self._actors}")
         following = self._choose(me)
         if following is not me:
             assert following is not None
@@ -226,7 +226,7 @@ class Interleaving:
             return self._time_out(min(timed, key=lambda actor: actor.wait_s or 0.0))
         if not left:
             return None
-        self.failure = Deadlock(f"nobody can go on: {left}")
+        self.failure = DeadlockError(f"nobody can go on: {left}")
         return me if me in left else left[0]
 
     def _time_out(self, actor: Actor) -> Actor:

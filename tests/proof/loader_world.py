@@ -10,21 +10,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 import headrace as hr
 from headrace.batch import Batch
-from headrace.datasets.dataset import BulkDataset, Column, Indices, Layout, Out, RaggedColumn
 from headrace.errors import ClosedError, SecondConsumerError
 from headrace.ring.blocks import Block
 from headrace.stream import BatchStream
-from headrace.threads import BlockingCalls
-from tests.proof.interleave import Interleaving
+from tests.proof.interleave import SHORT_S, Interleaving
+from tests.proof.late_rows import (
+    ROWS,
+    STEPS_IN_EPOCH,
+    AwaitedLateRows,
+    BlockingLateRows,
+    values_at,
+)
 from tests.proof.stepped import Loop, stepped
 
 LOADER_FILES = (
@@ -35,76 +38,6 @@ LOADER_FILES = (
     "inline.py",
     "loop_thread.py",
 )
-SAMPLES = 24
-ROWS = 3
-STEPS_IN_EPOCH = SAMPLES // ROWS
-LENGTHS = np.arange(SAMPLES, dtype=np.int64) % 5 + 1
-
-
-def values_of(index: int) -> list[int]:
-    """Give the sequence of one sample."""
-    return [1000 * index + at for at in range(index % 5 + 1)]
-
-
-def values_at(step: int) -> list[int]:
-    """Give the sequences of one step of the stored order, one after another."""
-    first = step % STEPS_IN_EPOCH * ROWS
-    return [value for index in range(first, first + ROWS) for value in values_of(index)]
-
-
-class LateRows(BulkDataset):
-    """Sequences written value by value, with a pause wherever somebody else could come in.
-
-    Attributes:
-        writing: Memory being written to, as `(first byte, end)`.
-    """
-
-    def __init__(self, play: Interleaving) -> None:
-        self.writing: list[tuple[int, int]] = []
-        self._play = play
-
-    def __len__(self) -> int:
-        return SAMPLES
-
-    @property
-    def layout(self) -> Layout:
-        return (Column("values", np.dtype(np.int64), (None,)),)
-
-    def sizes(self, indices: Indices) -> Mapping[str, NDArray[np.int64]]:
-        return {"values": LENGTHS[indices]}
-
-    def _write(self, indices: Indices, out: Out, rows: Indices) -> None:
-        column = out["values"]
-        assert isinstance(column, RaggedColumn)
-        place = (column.flat.ctypes.data, column.flat.ctypes.data + column.flat.nbytes)
-        self.writing.append(place)
-        try:
-            for index, row in zip(indices.tolist(), rows.tolist(), strict=True):
-                self._play.pause(self._play.rng.choice((1, 2, 30)))
-                column.flat[column.offsets[row] : column.offsets[row + 1]] = values_of(index)
-        finally:
-            self.writing.remove(place)
-
-
-class BlockingLateRows(LateRows):
-    """Rows that reader threads write."""
-
-    def read_into_blocking(self, indices: Indices, out: Out, rows: Indices) -> None:
-        self._write(indices, out, rows)
-
-
-class AwaitedLateRows(LateRows):
-    """Rows that threads of their own write while the loop waits."""
-
-    def __init__(self, play: Interleaving) -> None:
-        super().__init__(play)
-        self._calls = BlockingCalls(play.rng.choice((1, 3)), "late")
-
-    async def aclose(self) -> None:
-        await self._calls.aclose()
-
-    async def read_into(self, indices: Indices, out: Out, rows: Indices) -> None:
-        await self._calls.run(self._write, indices, out, rows)
 
 
 class LoaderWorld:
@@ -177,7 +110,8 @@ class LoaderWorld:
                     if takes < 0:
                         break
                     del batch
-            left, batch, stream = [stream], None, None  # type: ignore[assignment]
+            left = [stream]
+            batch = stream = None  # type: ignore[assignment]  # noqa: F841
             self._leave(left, step)
 
     async def _consume_and_close(self) -> None:
@@ -193,7 +127,8 @@ class LoaderWorld:
                 while takes >= 0 and (batch := await self._take(stream)) is not None:
                     step = self._look_at(batch, step) + 1
                     takes -= 1
-            left, batch, stream = [stream], None, None  # type: ignore[assignment]
+            left = [stream]
+            batch = stream = None  # type: ignore[assignment]
             self._leave(left, step)
 
     @contextmanager
@@ -268,7 +203,7 @@ class LoaderWorld:
             left.pop().close()
         else:
             self._play.garbage.append(left.clear)
-            self._play.pause(30)
+            self._play.pause(80)
 
     # -- those who interfere -------------------------------------------------------------
 
@@ -351,6 +286,8 @@ class LoaderWorld:
     def check(self) -> None:
         """See that no rule was broken and nothing is left."""
         assert self._broken == [], self._broken
+        # A long time-out ends only when nobody can go on: somebody was not told.
+        assert self.loader.stall_s < SHORT_S or self.loader.stats()["stalls"] == 0
         gc.collect()
         engine = self.loader._engine
         assert engine.threads() == []
@@ -366,7 +303,9 @@ def _overlaps(place: tuple[int, int], others: list[tuple[int, int]]) -> bool:
 def play_loader(seed: int) -> Interleaving:
     """Play with a loader under a seed; raise what went wrong."""
     play = Interleaving(seed, LOADER_FILES if seed % 4 == 0 else ())
-    with stepped(play):
+    with stepped(play), warnings.catch_warnings():
+        # `epoch(e)` warns where a state was loaded meanwhile.
+        warnings.simplefilter("ignore", UserWarning)
         world = LoaderWorld(play)
         world.begin()
         play.run()

@@ -8,191 +8,27 @@ take is held to `NaiveRing`, and what the consumer got to `delivered`.
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from types import SimpleNamespace
+from collections.abc import Sequence
 from typing import Any
 
 from headrace.budget import Budget
 from headrace.build.built import Built
 from headrace.loop_thread import LoopThread
-from headrace.plan import Order, Plan, Span
+from headrace.plan import Order, Plan
 from headrace.reader import ReaderThreads, Run
-from headrace.ring.grants import Grants, Share
+from headrace.ring.grants import Share
 from headrace.ring.ring import EndOfRun, Ring
-from headrace.ring.slots import Slots
 from headrace.samplers.sequential import Sequential
 from headrace.threads import Reaping, reap
-from tests.proof.interleave import Interleaving
+from tests.proof.interleave import SHORT_S, Interleaving
 from tests.proof.naive_ring import NaiveRing, delivered
+from tests.proof.piecemeal import PiecemealBuilder
+from tests.proof.script import ROWS, STEPS_IN_EPOCH, Script
 from tests.proof.stepped import Loop, stepped
+from tests.proof.watched import WatchedGrants, WatchedSlots
 
-STEPS_IN_EPOCH = 7
-ROWS = 2
 BOUND_BYTES = 100
 RING_FILES = ("ring/ring.py", "ring/slots.py", "ring/grants.py", "headrace/plan.py", "reader.py")
-
-
-@dataclass(frozen=True)
-class Script:
-    """What a seed decides of one run."""
-
-    steps: range
-    has_end: bool
-    prefetch: int
-    slots: int
-    span_steps: int
-    sizes: tuple[int, ...]
-    builders: int
-    is_on_loop: bool
-    face: str
-    bad_step: int | None
-    dies_at: int | None
-    takes: int
-    forsakes_a_loop: bool
-    disturbances: tuple[str, ...]
-
-    @classmethod
-    def draw(cls, rng: random.Random) -> Script:
-        start, count, slots = rng.randrange(5), rng.randrange(1, 17), rng.randrange(1, 9)
-        # Sizes from nothing to three times the bound, so that single steps must be forced.
-        largest = rng.choice((5, 5, 30, 100, 300))
-        steps = range(start, start + count)
-        kinds = ("close", "prefetch", "drop", "end")
-        return cls(
-            steps=steps,
-            has_end=rng.random() < 0.7,
-            prefetch=rng.randrange(1, slots + 1),
-            slots=slots,
-            span_steps=rng.choice((1, 2, 4)),
-            sizes=tuple(rng.randrange(largest + 1) for _ in steps),
-            builders=rng.randrange(1, 4),
-            is_on_loop=rng.random() < 0.35,
-            face=rng.choice(("blocking", "blocking", "awaited", "both")),
-            bad_step=rng.choice(steps) if rng.random() < 0.15 else None,
-            dies_at=rng.choice(steps) if rng.random() < 0.2 else None,
-            takes=count if rng.random() < 0.7 else rng.randrange(count + 1),
-            forsakes_a_loop=rng.random() < 0.1,
-            disturbances=tuple(kind for kind in kinds if rng.random() < 0.2),
-        )
-
-    def size(self, step: int) -> int:
-        return self.sizes[(step - self.steps.start) % len(self.sizes)]
-
-    def value(self, step: int) -> str:
-        """Say what a step holds: its epoch and samples, worked out as one would by hand."""
-        if step == self.bad_step:
-            return f"!{step}"
-        first = step % STEPS_IN_EPOCH * ROWS
-        return f"epoch {step // STEPS_IN_EPOCH}: {list(range(first, first + ROWS))}"
-
-
-class WatchedSlots(Slots[Built]):
-    """Slots of which every move is held to the rules, under the lock of the ring."""
-
-    def __init__(self, rules: NaiveRing, start: int, prefetch: int, slots: int, end: int | None):
-        self.rules = rules
-        super().__init__(start, prefetch, slots, end)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "prefetch":
-            self.rules.prefetch = value
-        super().__setattr__(name, value)
-
-    def claim(self, steps: int) -> range:
-        claimed = super().claim(steps)
-        for step in claimed:
-            self.rules.claim(step)
-        return claimed
-
-    def fill(self, step: int, value: Built) -> None:
-        super().fill(step, value)
-        self.rules.fill(step)
-
-    def take(self) -> tuple[int, Built]:
-        step, value = super().take()
-        self.rules.take(step)
-        return step, value
-
-    def end_at(self, end: int) -> None:
-        super().end_at(end)
-        end = max([end, self.rules.next_to_take, *(step + 1 for step in self.rules.claimed)])
-        self.rules.end = end if self.rules.end is None else min(end, self.rules.end)
-
-    def close(self) -> list[Built]:
-        self.rules.close()
-        return super().close()
-
-
-class WatchedGrants(Grants):
-    """Grants of which every one is held to the rules."""
-
-    def __init__(
-        self, rules: NaiveRing, size_of: Callable[[int], int], share: Share | None
-    ) -> None:
-        super().__init__(BOUND_BYTES, share)
-        self.rules = rules
-        self._size_of = size_of
-
-    def grant(self, step: int, nbytes: int, is_next: bool) -> bool:
-        is_granted = super().grant(step, nbytes, is_next)
-        rules, may_be = self.rules, self.rules.may_grant(step, nbytes)
-        rules.must(nbytes == self._size_of(step), f"step {step} claimed for {nbytes} bytes")
-        rules.must(may_be or not is_granted, f"step {step} was granted bytes over the bound")
-        # A budget that others drew from may refuse, but never the step wanted next.
-        must_be = may_be and (self._share is None or step == rules.next_to_take)
-        rules.must(is_granted or not must_be, f"step {step} was refused bytes that it may have")
-        if is_granted:
-            rules.grant(step, nbytes)
-        return is_granted
-
-    def release(self, step: int) -> int:
-        nbytes = super().release(step)
-        for older in [other for other in self.rules.granted if other <= step]:
-            self.rules.release(older)
-        held = sum(self.rules.granted.values())
-        self.rules.must(self.granted_bytes == held, f"{self.granted_bytes} of {held} bytes counted")
-        return nbytes
-
-
-class Died(Exception):
-    """A reader ended by a fault of its own."""
-
-
-class Builder:
-    """Builds steps in pieces, between which others go on."""
-
-    waits = False
-
-    def __init__(self, play: Interleaving, script: Script) -> None:
-        self._play = play
-        self._script = script
-        self.finish = SimpleNamespace(failed=lambda span, at, error: Built(failure=error))
-
-    def build_blocking(self, span: Span) -> list[Built]:
-        built = []
-        for at in range(len(span.steps)):
-            self._play.pause(3)
-            built.append(self._build(span, at))
-        return built
-
-    async def build(self, span: Span) -> list[Built]:
-        built = []
-        for at in range(len(span.steps)):
-            for _ in range(self._play.rng.randrange(3)):
-                await asyncio.sleep(0)
-            built.append(self._build(span, at))
-        return built
-
-    def _build(self, span: Span, at: int) -> Built:
-        step = span.steps[at]
-        if step == self._script.dies_at:
-            raise Died(f"while it built step {step}")
-        if step == self._script.bad_step:
-            return Built(failure=ValueError(f"!{step}"))
-        samples = span.picks.sample[span.rows(at)].tolist()
-        return Built(pick_digest=step, nested={"value": f"epoch {span.epochs[at]}: {samples}"})
 
 
 class RunUnderWatch:
@@ -202,7 +38,6 @@ class RunUnderWatch:
         self.script = script
         self.got: list[tuple[int, str]] = []
         self.error: BaseException | None = None
-        self.stalls = 0
         self._play = play
         self._share = share
         end = script.steps.stop if script.has_end else None
@@ -212,7 +47,7 @@ class RunUnderWatch:
         self.ring: Ring[Built] = Ring(slots, WatchedGrants(self.rules, script.size, share))
         order = Order(Sequential(STEPS_IN_EPOCH * ROWS, ROWS), slice(None), self._bytes_of)
         plan = Plan(self.ring, order, script.span_steps)  # type: ignore[arg-type]
-        self.run = Run(self.ring, plan, Builder(play, script))  # type: ignore[arg-type]
+        self.run = Run(self.ring, plan, PiecemealBuilder(play, script))  # type: ignore[arg-type]
 
     def _bytes_of(self, picks: Any, marks: Any) -> list[int]:
         first = int(picks.step[0])
@@ -285,7 +120,7 @@ class RunUnderWatch:
     def _forsake_a_loop(self) -> None:
         """Close an event loop under a task that waits for a step."""
         loop = Loop(self._play)
-        task = loop.create_task(self.run.take(self._stalled, 0.5))
+        task = loop.create_task(self.run.take(self._stalled, self.script.stall_s))
         loop.call_soon(loop.stop)
         loop.run_forever()
         loop.close()
@@ -300,14 +135,14 @@ class RunUnderWatch:
             self._play.pause(2)
             self._look_around()
             try:
-                self._keep(self.run.take_blocking(self._stalled, 0.5))
+                self._keep(self.run.take_blocking(self._stalled, self.script.stall_s))
             except BaseException as error:
                 self._meet(error)
 
     async def _take_awaiting(self, takes: int) -> None:
         rng = self._play.rng
         while not self._is_over(takes):
-            taking = asyncio.ensure_future(self.run.take(self._stalled, 0.5))
+            taking = asyncio.ensure_future(self.run.take(self._stalled, self.script.stall_s))
             cancels = rng.random() < 0.4
             for _ in range(rng.randrange(4) if cancels else 0):
                 await asyncio.sleep(0)
@@ -341,7 +176,8 @@ class RunUnderWatch:
         self.error = error
 
     def _stalled(self, waited_s: float) -> None:
-        self.stalls += 1
+        # A long time-out ends only when nobody can go on: somebody was not told.
+        self.rules.must(waited_s < SHORT_S, "the consumer slept until its time-out")
 
     def _look_around(self) -> None:
         """Now and then, wait until all readers sleep, and see that they have a reason to."""

@@ -177,10 +177,13 @@ def stepped(play: Interleaving) -> Iterator[None]:
         if hasattr(module, name)
     ]
     new_event_loop, logs = asyncio.new_event_loop, logging.getLogger("headrace")
-    reaper = threads._reaper
+    were_disabled = logs.disabled
+    process = threads._reaper, threads._at_exit, threads._at_fork
     for module, name, _ in before:
         setattr(module, name, names[name])
     threads._reaper = threads._Reaper()
+    # What a failed run leaves unclosed is not closed at exit: nobody would go on any more.
+    threads._at_exit, threads._at_fork = threads._Hooks(), threads._Hooks()
     asyncio.new_event_loop = asyncio.events.new_event_loop = lambda: Loop(play)
     logs.disabled = True
     # Finalisers run where `Interleaving.garbage` says, and not where the collector is due.
@@ -189,9 +192,9 @@ def stepped(play: Interleaving) -> Iterator[None]:
         yield
     finally:
         gc.enable()
-        logs.disabled = False
+        logs.disabled = were_disabled
         asyncio.new_event_loop = asyncio.events.new_event_loop = new_event_loop
-        threads._reaper = reaper
+        threads._reaper, threads._at_exit, threads._at_fork = process
         for module, name, value in before:
             setattr(module, name, value)
 

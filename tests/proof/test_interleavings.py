@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.proof.mutants import MUTANTS, Mutant
+from tests.proof.mutant import Mutant
+from tests.proof.mutants import MUTANTS
 from tests.proof.worlds import WORLDS, kills, play_all
 
 QUICK_SEEDS = {"ring": 500, "blocks": 300, "loader": 200}
@@ -29,7 +30,7 @@ def test_a_seed_is_one_interleaving(world: str, seed: int) -> None:
     assert first.rng.random() == again.rng.random()
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.world}: {mutant.rule}")
+@pytest.mark.parametrize("mutant", MUTANTS, ids=repr)
 def test_a_broken_rule_is_found(mutant: Mutant) -> None:
     """Breaking one rule makes a run fail within the quick seeds."""
     found = kills(mutant, range(QUICK_SEEDS[mutant.world]), enough=1)

@@ -15,7 +15,7 @@ import pytest
 import headrace as hr
 from headrace.errors import ClosedError
 from tests.proof.interleave import Interleaving
-from tests.proof.loader_world import AwaitedLateRows, BlockingLateRows, LateRows, values_at
+from tests.proof.late_rows import AwaitedLateRows, BlockingLateRows, LateRows, values_at
 from tests.proof.stepped import stepped
 from tests.proof.worlds import quiet_collector
 

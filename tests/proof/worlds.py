@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from tests.proof.block_world import play_blocks
 from tests.proof.interleave import Interleaving
 from tests.proof.loader_world import play_loader
-from tests.proof.mutants import Mutant
+from tests.proof.mutant import Mutant
 from tests.proof.ring_world import play_ring
 
 WORLDS: dict[str, Callable[[int], Interleaving]] = {
@@ -69,10 +69,12 @@ def quiet_collector() -> Iterator[None]:
 def _unheard() -> Iterator[None]:
     """Let what broken runs leave behind (tasks, loops) complain to nobody when it is collected."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    logging.getLogger("asyncio").disabled = True
+    for name in ("asyncio", "headrace"):
+        logging.getLogger(name).disabled = True
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        logging.getLogger("asyncio").disabled = False
+        for name in ("asyncio", "headrace"):
+            logging.getLogger(name).disabled = False
         sys.unraisablehook = hook
