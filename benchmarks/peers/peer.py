@@ -59,7 +59,7 @@ class Peer(ABC):
         """Give the most memory that the loader says it held; None when it says nothing."""
         return None
 
-    def close(self) -> None:  # noqa: B027 - most peers have nothing to end
+    def close(self) -> None:
         """End all that the loader started."""
 
 
