@@ -153,6 +153,7 @@ def delivered(loader: hr.Loader, start: int, steps: int, face: str) -> list[hr.B
 def facts_of(batch: hr.Batch) -> dict[str, Any]:
     """Give what a batch says and holds, as plain values."""
     keys = batch.pick_keys
+    assert keys is not None
     return {
         "step": batch.step,
         "epoch": batch.epoch,

@@ -92,8 +92,9 @@ class Ring(Generic[T]):
     def wait_claimable_blocking(self) -> bool:
         """Block until a step may be claimable; give False when none ever will be.
 
-        The caller is woken when half of what was in flight has been taken: a thread woken for
-        one step at a time costs the consumer 30-60 us of hand-over per step.
+        The caller is woken when half of what was in flight has been taken, or the consumer has
+        to wait: a thread woken for one step at a time costs a consumer that is busy 30-60 us of
+        hand-over per step.
         """
         with self._space:
             while True:
@@ -141,6 +142,11 @@ class Ring(Generic[T]):
             for wake in wakes:
                 wake()
 
+    def _wake_idle_builders(self) -> None:
+        """Let all that may be in flight be so, now that the consumer can do nothing but wait."""
+        if (self._parked or self._wake_claimers) and self._is_claimable():
+            self._wake_builders()
+
     # -- the consumer --------------------------------------------------------------------
 
     def take_nowait(self) -> tuple[int, T]:
@@ -180,6 +186,7 @@ class Ring(Generic[T]):
                 if self._is_ready():
                     return True
                 self._refuse_second_consumer()
+                self._wake_idle_builders()
                 self._gate = gate
             return gate.acquire(timeout=-1 if timeout_s is None else timeout_s)
         finally:
@@ -194,6 +201,7 @@ class Ring(Generic[T]):
             if self._is_ready():
                 return
             self._refuse_second_consumer()
+            self._wake_idle_builders()
             future: asyncio.Future[None] = loop.create_future()
             waiter = self._waiter = (loop, future)
         try:
