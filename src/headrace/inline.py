@@ -204,8 +204,12 @@ class InlineRun:
         self._opened.open_here()
         span = self._span(self._ramp_steps)
         self._ramp_steps = min(self._ramp_steps * 2, self._span_steps)
-        self._ahead = dict(zip(span.steps, self._builder.build_blocking(span), strict=True))
-        return self._ahead.pop(self.next_step)
+        first, *ahead = self._builder.build_blocking(span)
+        self._ahead = dict(zip(span.steps[1:], ahead, strict=True))
+        # `close` notes the end before it drops what is built, so one of the two sees it.
+        if self._is_closed:
+            self._ahead = {}
+        return first
 
     def _span(self, steps: int = 1) -> Span:
         first = self.next_step

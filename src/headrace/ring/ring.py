@@ -206,10 +206,19 @@ class Ring(Generic[T]):
             waiter = self._waiter = (loop, future)
         try:
             await future
-        finally:
-            with self.lock:
-                if self._waiter is waiter:
-                    self._waiter = None
+        except GeneratorExit:
+            # The collector ends what waited on a loop that has closed, in any thread and under
+            # any lock, this one too. Whoever waits next drops the waiter.
+            raise
+        except BaseException:
+            self._withdraw(waiter)
+            raise
+        self._withdraw(waiter)
+
+    def _withdraw(self, waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]) -> None:
+        with self.lock:
+            if self._waiter is waiter:
+                self._waiter = None
 
     def _refuse_second_consumer(self) -> None:
         waiter = self._waiter
