@@ -215,7 +215,7 @@ class Interleaving:
             return me if me in left else left[0] if left else None
         able = [actor for actor in left if self._can_go(actor)]
         if me in able and self.rng.random() < self._keep_share:
-            able = [me]  # type: ignore[list-item]
+            able = [me]
         short = [actor for actor in left if actor.wait_s is not None and actor.wait_s < SHORT_S]
         if short and (not able or self.rng.random() < 0.02):
             return self._time_out(self.rng.choice(short))

@@ -111,7 +111,7 @@ class LoaderWorld:
                         break
                     del batch
             left = [stream]
-            batch = stream = None  # type: ignore[assignment]  # noqa: F841
+            batch = stream = None  # noqa: F841
             self._leave(left, step)
 
     async def _consume_and_close(self) -> None:
@@ -128,7 +128,7 @@ class LoaderWorld:
                     step = self._look_at(batch, step) + 1
                     takes -= 1
             left = [stream]
-            batch = stream = None  # type: ignore[assignment]
+            batch = stream = None
             self._leave(left, step)
 
     @contextmanager

@@ -8,6 +8,8 @@ take is held to `NaiveRing`, and what the consumer got to `delivered`.
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,7 +48,7 @@ class RunUnderWatch:
         slots = WatchedSlots(self.rules, start, script.prefetch, script.slots, end)
         self.ring: Ring[Built] = Ring(slots, WatchedGrants(self.rules, script.size, share))
         order = Order(Sequential(STEPS_IN_EPOCH * ROWS, ROWS), slice(None), self._bytes_of)
-        plan = Plan(self.ring, order, script.span_steps)  # type: ignore[arg-type]
+        plan = Plan(self.ring, order, script.span_steps)
         self.run = Run(self.ring, plan, PiecemealBuilder(play, script))  # type: ignore[arg-type]
 
     def _bytes_of(self, picks: Any, marks: Any) -> list[int]:
@@ -124,11 +126,17 @@ class RunUnderWatch:
         loop.call_soon(loop.stop)
         loop.run_forever()
         loop.close()
-        # Kept, since a task that is collected withdraws its waiter; asyncio would report it.
-        self._forsaken = task
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         if task.done() and not task.exception():
             self._keep(task.result())
+        forsaken = weakref.ref(task)
+        self._play.garbage.append(lambda: self._collect(forsaken, 20))
+
+    def _collect(self, forsaken: weakref.ref[object], tries: int) -> None:
+        """Collect what waited on a dead loop, as soon as the ring holds it no longer: anywhere."""
+        gc.collect()
+        if forsaken() is not None and tries:
+            self._play.garbage.append(lambda: self._collect(forsaken, tries - 1))
 
     def _take_some(self, takes: int) -> None:
         while not self._is_over(takes):

@@ -85,7 +85,7 @@ def _release_oldest(original: Any) -> Any:
 def _release_if_held(original: Any) -> Any:
     def release(self: Grants, step: int) -> int:
         is_held = bool(self._steps) and self._steps[0][0] == step
-        return original(self, step) if is_held else 0  # type: ignore[no-any-return]
+        return original(self, step) if is_held else 0
 
     return release
 
