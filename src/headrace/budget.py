@@ -233,6 +233,7 @@ class Budget:
         if not self._is_measured:
             self.refresh()
         with self._lock:
+            self._settle()
             self._shares += 1
         return Share(self, account)
 
