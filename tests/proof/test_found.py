@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,6 +53,17 @@ async def test_a_batch_on_its_way_to_a_stolen_stream_moves_no_cursor() -> None:
         assert loader.state_dict()["next_step"] == 3
         assert (await anext(second)).step == 3
         assert loader.verify(loader.state_dict()) == 1
+
+
+def test_a_stall_that_is_never_warned_of_is_waited_for() -> None:
+    """Infinity is a time-out too."""
+    data = GatedBatches()
+    with hr.Loader(data, 2, shuffle=False, workers=1, stall_warning_s=math.inf) as loader:
+        opener = threading.Thread(target=lambda: (data.gate.arrived_blocking(1), data.gate.open()))
+        opener.start()
+
+        assert [batch.step for batch in loader] == [0, 1, 2, 3]
+        opener.join()
 
 
 class DyingBuilder:

@@ -188,7 +188,10 @@ class Ring(Generic[T]):
                 self._refuse_second_consumer()
                 self._wake_idle_builders()
                 self._gate = gate
-            return gate.acquire(timeout=-1 if timeout_s is None else timeout_s)
+            # Infinity is a time-out too, and more than a lock can wait for.
+            return gate.acquire(
+                timeout=-1 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)
+            )
         finally:
             with self.lock:
                 if self._gate is gate:

@@ -36,6 +36,20 @@ async def _leave_the_waiter(self: Ring[Any]) -> None:
         self._waiter = None
 
 
+async def _withdraw_under_the_lock(self: Ring[Any]) -> None:
+    loop = asyncio.get_running_loop()
+    with self.lock:
+        if self._is_ready():
+            return
+        self._refuse_second_consumer()
+        future: asyncio.Future[None] = loop.create_future()
+        waiter = self._waiter = (loop, future)
+    try:
+        await future
+    finally:
+        self._withdraw(waiter)
+
+
 def _pause_with_the_value(original: Any) -> Any:
     async def take(self: Run, stalled: Any, stall_s: float) -> Any:
         built = await original(self, stalled, stall_s)
@@ -67,6 +81,11 @@ MUTANTS = (
     ),
     mutant(
         "ring", "a cancelled wait leaves its waiter", (Ring, "wait", becomes(_leave_the_waiter))
+    ),
+    mutant(
+        "ring",
+        "a collected wait takes the lock",
+        (Ring, "wait", becomes(_withdraw_under_the_lock)),
     ),
     mutant("ring", "a cancelled take has the value", (Run, "take", _pause_with_the_value)),
     mutant(
