@@ -23,6 +23,7 @@ from headrace.build.opened import OpenedDataset, use_one_torch_thread
 from headrace.build.samples import Getter, SampleBuilder, SampleTransform
 from headrace.build.stateful import (
     PlannedBuilder,
+    SerialBuilder,
     SkippingBuilder,
     StatefulBuilder,
     TimedBuilder,
@@ -261,6 +262,8 @@ class Engine:
             )
         if settings.states:
             builder = StatefulBuilder(builder, settings.states)
+        if settings.is_serial:
+            builder = SerialBuilder(builder)
         return TimedBuilder(PlannedBuilder(builder))
 
     def _builder_for(self, dataset: Any, finish: Finish, hop: Hop | None) -> Builder:

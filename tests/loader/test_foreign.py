@@ -383,3 +383,43 @@ def test_what_holds_up_the_loop_is_named(caplog: pytest.LogCaptureFixture) -> No
     assert len(said) == 1
     assert "Blocking.get held up the event loop" in said[0]
     assert "Move the work to `decode`, or to a thread." in said[0]
+
+
+class OneAtATime:
+    """Notices a second caller while a first one is inside."""
+
+    def __init__(self) -> None:
+        self.inside = threading.Lock()
+        self.entered = threading.Semaphore(0)
+        self.gate = threading.Event()
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> int:
+        assert self.inside.acquire(blocking=False), "two threads read at once"
+        try:
+            if index == 8:
+                self.entered.release()
+                self.gate.wait()
+            return index
+        finally:
+            self.inside.release()
+
+
+def test_batch_at_waits_for_the_one_reader_of_a_serial_dataset() -> None:
+    """A dataset served by one thread is read by one thread, `batch_at` included."""
+    data = OneAtATime()
+    found: list[list[int]] = []
+    with hr.Loader(data, 4, shuffle=False, workers=2, pure=False) as loader:
+        stream = iter(loader)
+        next(stream)
+        data.entered.acquire()
+        look = threading.Thread(target=lambda: found.append(loader.batch_at(7)["0"].tolist()))
+        look.start()
+        data.gate.set()
+        look.join()
+        rest = [batch["0"].tolist() for batch in stream]
+
+    assert found == [[28, 29, 30, 31]]
+    assert rest == [list(range(step * 4, step * 4 + 4)) for step in range(1, 10)]

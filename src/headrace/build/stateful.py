@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -69,6 +70,24 @@ class StatefulBuilder(Around):
             return [self.finish.failed(span, 0, states.error)]
         built[0].nested = states
         return built
+
+
+class SerialBuilder(Around):
+    """Builds one span at a time, whoever asks: `batch_at` may, beside the one reader thread.
+
+    For datasets that must not be read from two threads at once.
+    """
+
+    def __init__(self, inner: Builder) -> None:
+        super().__init__(inner)
+        self._lock = threading.Lock()
+
+    def build_blocking(self, span: Span) -> list[Built]:
+        with self._lock:
+            return self.inner.build_blocking(span)
+
+    async def build(self, span: Span) -> list[Built]:
+        return await self.inner.build(span)
 
 
 class PlannedBuilder(Around):
