@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import sysconfig
 import threading
 import traceback
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from headrace.ring.ring import Ring
 from headrace.threads import has_begun, start_thread
 
 logger = logging.getLogger("headrace")
+
+_STANDARD = sysconfig.get_path("stdlib")
 
 # A consumer that always finds its batch ready would never let its event loop turn.
 TAKES_PER_TURN = 16
@@ -277,12 +280,21 @@ class ReaderThreads:
 
 
 def top_frames(threads: list[threading.Thread]) -> dict[str, str]:
-    """Give the line that each thread is at, for a stall report."""
+    """Give the line that each thread is at, for a stall report.
+
+    A wait inside the standard library is named by the line that waits: `Event.wait` is the
+    same for everyone.
+    """
     frames = sys._current_frames()
     found: dict[str, str] = {}
     for thread in threads:
         frame = frames.get(thread.ident or -1)
         if frame is not None:
-            top = traceback.extract_stack(frame)[-1]
+            stack = traceback.extract_stack(frame)
+            top = next((at for at in reversed(stack) if not _is_standard(at.filename)), stack[-1])
             found[thread.name] = f"{top.filename}:{top.lineno} in {top.name}"
     return found
+
+
+def _is_standard(filename: str) -> bool:
+    return filename.startswith((_STANDARD, "<frozen")) and "site-packages" not in filename

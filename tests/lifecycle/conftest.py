@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
+import uvloop
 
 from tests.lifecycle.children import Child, Ended, Zygote
+
+
+@pytest.fixture(scope="session")
+def libuv() -> None:
+    """Have libuv open the pipe for signals that it keeps for as long as the process lives."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.sleep(0))
 
 
 @pytest.fixture(scope="session")

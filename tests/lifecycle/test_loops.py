@@ -22,18 +22,13 @@ from tests.lifecycle.data import (
     loader_of,
 )
 
+pytestmark = pytest.mark.usefixtures("libuv")
+
 WORKERS = (0, 2)
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def libuv() -> None:
-    """Have libuv open the pipe for signals that it keeps for as long as the process lives."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(asyncio.sleep(0))
 
 
 @pytest.fixture(params=[(kind, workers) for kind in KINDS for workers in WORKERS], ids=str)
