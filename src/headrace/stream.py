@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.batch import Batch
 from headrace.build.built import Built
@@ -126,6 +126,14 @@ class BatchStream:
             if batch is not None:
                 return batch
         raise StopIteration
+
+    def __length_hint__(self) -> Any:
+        """Give how many batches are left, skipped steps counted; none for an endless stream."""
+        if self.until is None:
+            return NotImplemented
+        steps = self._steps
+        at = self.start if steps is None else steps.next_step
+        return 0 if self._is_ended else max(0, self.until - at)
 
     def __aiter__(self) -> BatchStream:
         return self

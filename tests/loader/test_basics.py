@@ -5,6 +5,7 @@ Rows S0-01, S0-03, S0-05, S0-06, S0-60..66, S4-01..04, S4-18..22, S4-26, U-16, U
 
 from __future__ import annotations
 
+import operator
 import os
 import subprocess
 import sys
@@ -395,6 +396,19 @@ def test_steps_far_away_cost_no_more() -> None:
     assert alone["0"].tolist() == wanted
 
 
+def test_a_stream_knows_how_many_batches_are_left() -> None:
+    """As a hint, for lists and progress bars; an endless stream has none (U-27)."""
+    with hr.Loader(ByItem(23), 7, shuffle=False, workers=1, probe=False) as loader:
+        stream = loader.epoch(1)
+        left = [operator.length_hint(stream, -1)]
+        left += [operator.length_hint(stream, -1) for _ in stream]
+        left.append(operator.length_hint(stream, -1))
+
+        assert left == [4, 3, 2, 1, 0, 0]
+        assert operator.length_hint(loader.stream(), -1) == -1
+        assert operator.length_hint(loader.stream(3, 9), -1) == 9
+
+
 def test_weigh_a_metric_by_rows() -> None:
     """The mean over an epoch whose last batch is short is right when rows are counted (S4-19)."""
     with hr.Loader({"x": np.arange(23.0)}, 7, shuffle=False, workers=1) as loader:
@@ -517,20 +531,26 @@ def test_the_first_wait_is_told_apart() -> None:
 
 
 def test_it_runs_where_no_accelerator_can_be_seen() -> None:
-    """The host is enough, also with every device hidden (S0-02)."""
+    """The host is enough, also with every device hidden (S0-02); `-O` leaves out the probe
+    (S0-74)."""
     code = (
         "import headrace as hr, torch\n"
-        "assert not torch.cuda.is_available()\n"
+        "print(torch.cuda.is_available())\n"
         "with hr.Loader({'x': torch.arange(8)}, 4, shuffle=False) as loader:\n"
         "    print([batch['x'].tolist() for batch in loader])\n"
+        "class Impure:\n"
+        "    def __len__(self): return 4\n"
+        "    def __getitem__(self, index): return torch.rand(())\n"
+        "with hr.Loader(Impure(), 2) as loader:\n"
+        "    print(len(list(loader)))\n"
     )
     hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=hidden, timeout=60
+        [sys.executable, "-O", "-c", code], capture_output=True, text=True, env=hidden, timeout=60
     )
 
     assert run.stderr == ""
-    assert run.stdout.strip() == "[[0, 1, 2, 3], [4, 5, 6, 7]]"
+    assert run.stdout == "False\n[[0, 1, 2, 3], [4, 5, 6, 7]]\n2\n"
 
 
 def test_counts_of_a_mixture_follow_the_shares() -> None:

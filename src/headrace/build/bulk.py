@@ -241,35 +241,47 @@ class BulkBuilder(Builder):
 
     def build_blocking(self, span: Span) -> list[Built]:
         read = self._read_blocking(span.picks.sample)
-        built = None if isinstance(read, Raised) else self.assemble(self._hand_out, span, read)
-        if built is None:
-            return [self._build_alone_blocking(span, at) for at in range(len(span.steps))]
-        return built
+        if not isinstance(read, Raised):
+            built = self.assemble(self._hand_out, span, read)
+            if built is not None:
+                return built
+        elif len(span.steps) == 1:
+            return [self._build_alone_blocking(span, 0, read)]
+        return [self._build_alone_blocking(span, at) for at in range(len(span.steps))]
 
     async def build(self, span: Span) -> list[Built]:
         read = await self._read(span.picks.sample)
-        built = (
-            None
-            if isinstance(read, Raised)
-            else await self.assemble_off_loop(self._hand_out, span, read)
-        )
-        if built is None:
-            return [await self._build_alone(span, at) for at in range(len(span.steps))]
-        return built
+        if not isinstance(read, Raised):
+            built = await self.assemble_off_loop(self._hand_out, span, read)
+            if built is not None:
+                return built
+        elif len(span.steps) == 1:
+            return [await self._build_alone(span, 0, read)]
+        return [await self._build_alone(span, at) for at in range(len(span.steps))]
 
-    def _build_alone_blocking(self, span: Span, position: int) -> Built:
-        """Build one step by itself, after a fault somewhere in its span."""
+    def _build_alone_blocking(
+        self, span: Span, position: int, failed: Raised | None = None
+    ) -> Built:
+        """Build one step by itself, after a fault somewhere in its span.
+
+        Args:
+            span: The span.
+            position: Which step of it.
+            failed: What reading just this step gave; it is not read again to hear that twice.
+        """
         substitution = self.finish.substitution(span, position)
         while True:
-            read = self._read_blocking(indices_of(substitution.samples))
+            read = failed or self._read_blocking(indices_of(substitution.samples))
+            failed = None
             built = self.assemble(self._settle, span, position, substitution, read)
             if built is not None:
                 return built
 
-    async def _build_alone(self, span: Span, position: int) -> Built:
+    async def _build_alone(self, span: Span, position: int, failed: Raised | None = None) -> Built:
         substitution = self.finish.substitution(span, position)
         while True:
-            read = await self._read(indices_of(substitution.samples))
+            read = failed or await self._read(indices_of(substitution.samples))
+            failed = None
             built = await self.assemble_off_loop(self._settle, span, position, substitution, read)
             if built is not None:
                 return built
