@@ -124,6 +124,7 @@ class Engine:
         """Start to read steps `[start, end)`; the run before is closed."""
         self.close_run()
         builder = self._builder
+        self._share.set_floor(2 * builder.step_bytes)
         if self._skips:
             builder = SkippingBuilder(builder, self._skips)
         order = Order(sampler, slots, builder.bytes_of)
