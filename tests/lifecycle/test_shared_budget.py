@@ -73,10 +73,13 @@ def right(batch: hr.Batch) -> bool:
     return bool((batch[0].numpy() == DATA[batch.indices]).all())
 
 
-def settled(loader: hr.Loader, steps: int) -> None:
-    """Wait until a loader has read so many steps and can read no more."""
+def reading(loader: hr.Loader, steps: int) -> hr.BatchStream:
+    """Begin to read, and wait until so many steps have been; nothing is taken."""
+    stream = iter(loader)
+    assert stream._ready() is not None
     data: Any = loader.dataset
     data.wait_for(4 * steps)
+    return stream
 
 
 @pytest.mark.parametrize("order", [("train", "validation"), ("validation", "train")], ids=str)
@@ -86,16 +89,12 @@ def test_what_was_made_first_does_not_matter(
     """Each holds as much as it would had the other been made before it."""
     loaders = {name: make() for name in order}
 
-    train = iter(loaders["train"])
-    assert right(next(train))
-    settled(loaders["train"], 9)
-    validation = iter(loaders["validation"])
-    assert right(next(validation))
-    settled(loaders["validation"], 3)
+    streams = reading(loaders["train"], 8), reading(loaders["validation"], 2)
 
     # Train took what there is; validation has its floor of two, whatever others hold.
     assert held_steps(loaders["train"]) == 8
     assert held_steps(loaders["validation"]) == 2
+    del streams
 
 
 def test_an_idle_loader_lends_the_rest(make: Callable[..., hr.Loader], budget: Budget) -> None:
@@ -103,29 +102,25 @@ def test_an_idle_loader_lends_the_rest(make: Callable[..., hr.Loader], budget: B
     idle = [make() for _ in range(5)]
     busy = make()
 
-    stream = iter(busy)
-    assert right(next(stream))
-    settled(busy, 9)
+    stream = reading(busy, 8)
 
     assert held_steps(busy) == 8
     assert [held_steps(each) for each in idle] == [0] * 5
     assert budget.taken_bytes == ROOM_BYTES // 2
+    del stream
 
 
 def test_what_a_stream_held_is_lent_again(make: Callable[..., hr.Loader]) -> None:
     """A stream that was closed or dropped gives its bytes to whoever reads next."""
     first, second = make(), make()
-    stream = iter(first)
-    next(stream)
-    settled(first, 9)
+    stream = reading(first, 8)
 
     stream.close()
     assert held_steps(first) == 0
-    other = iter(second)
-    assert right(next(other))
-    settled(second, 9)
+    other = reading(second, 8)
 
     assert held_steps(second) == 8
+    del other
 
 
 def test_two_busy_loaders_share_and_both_finish(
