@@ -16,6 +16,8 @@ from types import TracebackType
 ROOT = Path(__file__).parents[2]
 # Only ends a child that hangs; one that does not takes a fraction of a second.
 LIMIT_S = 30.0
+# Longer than a program takes that leaves a stuck reader behind (5 s), half of the limit.
+AGAIN_S = 8.0
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class Child:
         self._out = os.fdopen(out)
         self._err = os.fdopen(err)
         self._ended: Ended | None = None
+        self._again: threading.Timer | None = None
         self._limit = threading.Timer(LIMIT_S, self._kill)
         self._limit.start()
 
@@ -100,12 +103,24 @@ class Child:
         """Send it a signal."""
         os.kill(self.pid, number)
 
+    def interrupt(self) -> None:
+        """Send it a Ctrl-C, and another as a person would if nothing comes of the first.
+
+        A signal that falls between CPython's last look for signals and the main thread's sleep
+        is noticed only when that sleep ends, in any program that waits for a lock.
+        """
+        self.signal(signal.SIGINT)
+        self._again = threading.Timer(AGAIN_S, self.signal, [signal.SIGINT])
+        self._again.start()
+
     def end(self) -> Ended:
         """Wait for its end; one that is killed at its limit says where it was."""
         if self._ended is None:
             code = self._zygote.exit_code()
-            self._limit.cancel()
-            self._limit.join()
+            for timer in (self._limit, self._again):
+                if timer is not None:
+                    timer.cancel()
+                    timer.join()
             with self._out, self._err:
                 self._ended = Ended(code, self._out.read(), self._err.read())
         return self._ended

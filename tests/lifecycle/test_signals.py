@@ -121,7 +121,7 @@ def test_ctrl_c_while_waiting(kind: str, workers: int, start: Start) -> None:
     """
     with start(_quick(WAITING_FOR_A_BATCH).format(kind=kind, workers=workers)) as child:
         assert child.line() == "waiting"
-        child.signal(signal.SIGINT)
+        child.interrupt()
         ended = child.end()
 
     assert (ended.code, ended.out) == (-signal.SIGINT, "interrupted True\n")
@@ -135,7 +135,7 @@ def test_ctrl_c_while_awaiting(kind: str, workers: int, start: Start) -> None:
     """asyncio cancels the consumer and raises KeyboardInterrupt out of its run (B28)."""
     with start(_quick(AWAITING_A_BATCH).format(kind=kind, workers=workers)) as child:
         assert child.line() == "waiting"
-        child.signal(signal.SIGINT)
+        child.interrupt()
         ended = child.end()
 
     assert (ended.code, ended.out) == (-signal.SIGINT, "interrupted True\n")
