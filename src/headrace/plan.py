@@ -14,6 +14,7 @@ from headrace.pick import Picks
 from headrace.ring.ring import Ring
 from headrace.samplers.sampler import Sampler
 from headrace.state import pick_hashes, step_digests
+from headrace.threads import is_interrupt
 
 # Picks are worked out for about this many rows at once: a keyed order costs 60-70 us per call
 # and 14 ns per row, so 16,384 rows bring the first part under a quarter of the second, and the
@@ -46,7 +47,7 @@ class Span:
     epochs: list[int]
     first_steps: list[int]
     digests: list[int]
-    failure: Exception | None = None
+    failure: BaseException | None = None
 
     @property
     def num_rows(self) -> int:
@@ -69,10 +70,10 @@ class Window:
     first_steps: list[int]
     digests: list[int]
     step_bytes: list[int]
-    failure: Exception | None = None
+    failure: BaseException | None = None
 
     @staticmethod
-    def failed(step: int, failure: Exception) -> Window:
+    def failed(step: int, failure: BaseException) -> Window:
         """Give a window of one step that cannot be worked out."""
         steps = range(step, step + 1)
         return Window(steps, Picks.joined([]), [0, 0], [0], [step], [0], [0], failure)
@@ -163,7 +164,10 @@ class Order:
         """
         try:
             return self._work_out(steps)
-        except Exception as error:  # noqa: BLE001 - the consumer raises it at the step
+        except BaseException as error:
+            # Ctrl-C passes; all else, the end of a program included, is raised at the step.
+            if is_interrupt(error):
+                raise
             if len(steps) > 1:
                 return self.work_out(steps[:1])
             return Window.failed(steps.start, error)

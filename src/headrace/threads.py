@@ -83,6 +83,14 @@ def join_all(threads: Iterable[threading.Thread], timeout_s: float | None) -> li
     return [thread.name for thread in others if thread.is_alive()]
 
 
+def is_interrupt(error: BaseException) -> bool:
+    """Whether an error is Ctrl-C, which Python raises in whatever the main thread runs."""
+    return (
+        isinstance(error, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+    )
+
+
 class _Hooks:
     """Functions held weakly, to be called once at some event of the process.
 

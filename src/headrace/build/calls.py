@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, Generic, TypeVar
+
+from headrace.threads import is_interrupt
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ def attempt(call: Callable[..., T], *args: Any) -> T | Raised:
     try:
         return call(*args)
     except BaseException as error:
-        if _is_interrupt(error):
+        if is_interrupt(error):
             raise
         return Raised(error)
 
@@ -57,7 +58,7 @@ async def attempt_awaited(call: Callable[..., Awaitable[T]], *args: Any) -> T | 
         return await _Watched(call(*args), call)
     except BaseException as error:
         task = asyncio.current_task()
-        if _is_interrupt(error) or (
+        if is_interrupt(error) or (
             isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling()
         ):
             raise
@@ -120,10 +121,3 @@ def _name_of(call: Callable[..., Any]) -> str:
     if subject is not None:
         return f"{type(subject).__qualname__}.{call.__name__}"
     return getattr(call, "__qualname__", repr(call))
-
-
-def _is_interrupt(error: BaseException) -> bool:
-    return (
-        isinstance(error, KeyboardInterrupt)
-        and threading.current_thread() is threading.main_thread()
-    )
