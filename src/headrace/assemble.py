@@ -45,6 +45,8 @@ def settings_of(
         ConfigError: One is out of its range.
     """
     count = config.workers(workers)
+    if workers is None and _is_quick_to_gather(dataset, batch_rows):
+        count = 1
     is_serial = bool(states) or pure is False
     copies = ThreadCopies(dataset) if count and not is_serial else None
     if copies is not None and copies.sharing == "serial":
@@ -88,6 +90,20 @@ def stateful_of(**objects: Any) -> dict[str, Any]:
         and hasattr(held, "load_state_dict")
         and not isinstance(held, torch.nn.Module)
     }
+
+
+# Under this a step is gathered in about the time that two readers lose to each other's turns at
+# the interpreter: 256 KiB steps of workload S came 1.3 times as fast from one reader as from
+# two, 1 MiB steps of workload T 0.75 times (two cores; benchmarks/run.py has both workloads).
+QUICK_STEP_BYTES = 512 << 10
+
+
+def _is_quick_to_gather(dataset: AnyDataset, batch_rows: int) -> bool:
+    """Whether one reader is better than several: small steps out of memory-like rows."""
+    if not isinstance(dataset, BulkDataset) or dataset.waits:
+        return False
+    row_bytes = sum(column.unit_bytes for column in dataset.delivered)
+    return batch_rows * row_bytes < QUICK_STEP_BYTES
 
 
 def _check_names(dataset: AnyDataset, names: Sequence[str]) -> None:
