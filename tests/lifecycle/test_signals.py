@@ -194,13 +194,17 @@ def test_a_loop_interrupted_and_gone_on_with(kind: str, start: Start) -> None:
     data = KINDS[{kind!r}](100, gated=20)
     loader = hr.Loader(data, 4, shuffle=False, probe=False, workers=2, prefetch=8)
     stream = loader.epoch(0)
+    taken = threading.Semaphore(0)
     def announce():
         data.gate.arrived_blocking(1)
+        for _ in range(5): taken.acquire()
         print("waiting", flush=True)
     threading.Thread(target=announce, daemon=True).start()
     seen = []
     try:
-        for batch in stream: seen.append(ids_of(batch))
+        for batch in stream:
+            seen.append(ids_of(batch))
+            taken.release()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
     data.gate.open()
@@ -209,7 +213,7 @@ def test_a_loop_interrupted_and_gone_on_with(kind: str, start: Start) -> None:
     loader.close()
     """) as child:
         assert child.line() == "waiting"
-        child.signal(signal.SIGINT)
+        child.interrupt()
         assert child.line() == "interrupted"
         assert child.end() == Ended(0, "", "")
 
@@ -218,7 +222,7 @@ def test_two_interrupts_in_a_row(start: Start) -> None:
     """A second Ctrl-C, while the program is ending, does not hang it."""
     with start(WAITING_FOR_A_BATCH.format(kind="items", workers=2)) as child:
         assert child.line() == "waiting"
-        child.signal(signal.SIGINT)
+        child.interrupt()
         assert child.line() == "interrupted True"
         child.signal(signal.SIGINT)
         ended = child.end()
