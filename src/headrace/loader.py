@@ -547,7 +547,9 @@ class Loader:
             self._close_stream("another stream of this loader was opened")
             self._is_resumed = False
             self._epoch_set = None
-            self._cursor = self._cursor.jumped(start)
+            # Another object also where it stays, by which a step on its way to the stream before
+            # finds that it comes too late.
+            self._cursor = self._cursor.jumped(start)._replace()
             self._stream = weakref.ref(stream)
         return stream
 

@@ -52,6 +52,8 @@ class Actor:
         self.thread = threading.Thread(target=self._run, name=f"actor-{name}", daemon=True)
         self.thread.start()
 
+    daemon = True
+
     @property
     def ident(self) -> int | None:
         return self.thread.ident

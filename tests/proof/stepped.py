@@ -15,7 +15,7 @@ from queue import Empty
 from types import SimpleNamespace
 from typing import Any
 
-from headrace import threads
+from headrace import budget, threads
 from tests.proof.interleave import Actor, Interleaving
 
 PATCHED = ("threading", "SimpleQueue", "start_thread", "Future")
@@ -179,9 +179,11 @@ def stepped(play: Interleaving) -> Iterator[None]:
     new_event_loop, logs = asyncio.new_event_loop, logging.getLogger("headrace")
     were_disabled = logs.disabled
     process = threads._reaper, threads._at_exit, threads._at_fork
+    process_budget = budget._process
     for module, name, _ in before:
         setattr(module, name, names[name])
     threads._reaper = threads._Reaper()
+    budget._process = None
     # What a failed run leaves unclosed is not closed at exit: nobody would go on any more.
     threads._at_exit, threads._at_fork = threads._Hooks(), threads._Hooks()
     asyncio.new_event_loop = asyncio.events.new_event_loop = lambda: Loop(play)
@@ -195,6 +197,7 @@ def stepped(play: Interleaving) -> Iterator[None]:
         logs.disabled = were_disabled
         asyncio.new_event_loop = asyncio.events.new_event_loop = new_event_loop
         threads._reaper, threads._at_exit, threads._at_fork = process
+        budget._process = process_budget
         for module, name, value in before:
             setattr(module, name, value)
 
