@@ -155,6 +155,28 @@ async def test_a_wait_for_that_times_out_as_the_batch_arrives(kind: str) -> None
         assert ids_of(await anext(stream)) == [4, 5, 6, 7]
 
 
+@pytest.mark.parametrize(("kind", "workers"), KIND_AND_WORKERS, ids=str)
+async def test_a_cancel_after_any_number_of_turns(kind: str, workers: int) -> None:
+    """Wherever a first take waits (for open, for data, for a turn), its cancel loses nothing."""
+
+    class Opening(KINDS[kind]):  # type: ignore[misc] - a class out of a table
+        async def open(self) -> None:
+            await turns(3)
+
+    for count in range(30):
+        loader = hr.Loader(Opening(20), 4, shuffle=False, workers=workers, probe=False)
+        async with loader:
+            stream = loader.epoch(0)
+            first = asyncio.create_task(anext(stream))  # type: ignore[arg-type] - a coroutine
+            await turns(count)
+            first.cancel()
+            await asyncio.wait([first])
+            seen = [] if first.cancelled() else [ids_of(first.result())]
+            seen += [ids_of(batch) async for batch in stream]
+
+            assert seen == epoch_of(loader, 0)
+
+
 @pytest.mark.parametrize(("kind", "workers"), [("items", 2), ("awaited", 2), ("awaited", 0)])
 async def test_a_cancelled_consumer_ends_at_once(kind: str, workers: int) -> None:
     """A consumer that waits for a read that never ends can be cancelled, and close still works."""
@@ -201,17 +223,19 @@ async def test_a_cancelled_group_of_consumers(workers: int) -> None:
 
 
 @pytest.mark.parametrize("face", ["for", "async for"])
+@pytest.mark.parametrize("which", ["its own", "all"])
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("kind", ["awaited", "awaited rows"])
 async def test_user_code_that_cancels_tasks_of_the_engine(
-    kind: str, workers: int, face: str
+    kind: str, workers: int, which: str, face: str
 ) -> None:
     """A cancellation that headrace did not ask for is an error of its step, never a hang."""
 
     class Cancelling(KINDS[kind]):  # type: ignore[misc] - a class out of a table
         async def passing(self, indices: Any) -> None:
             if 8 in indices:
-                for task in asyncio.all_tasks():
+                tasks = asyncio.all_tasks() if which == "all" else {asyncio.current_task()}
+                for task in tasks:
                     task.cancel()
             await asyncio.sleep(0)
 

@@ -11,6 +11,8 @@ import pytest
 import uvloop
 
 import headrace as hr
+from headrace.build.opened import OpenedDataset
+from headrace.testing.gates import Gate
 from headrace.threads import start_thread
 from tests.lifecycle.data import (
     KINDS,
@@ -143,6 +145,71 @@ def test_other_tasks_go_on(loader: hr.Loader, loop_name: str) -> None:
         run_on(loop_name, main())
 
         assert loader.state_dict()["next_step"] == taken
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_loop_turns_while_batches_are_ready(kind: str) -> None:
+    """A full ring is emptied without waiting, and yet other tasks get their turns."""
+    data, filled = KINDS[kind](400), threading.Event()
+    data.when_given(4 * 64, filled.set)
+    async with hr.Loader(data, 4, workers=1, prefetch=64, probe=False) as loader:
+        stream = loader.epoch(0)
+        assert stream._ready() is not None
+        assert filled.wait(20)
+        turned = 0
+
+        async def turn() -> None:
+            nonlocal turned
+            while True:
+                turned += 1
+                await asyncio.sleep(0)
+
+        turning = asyncio.create_task(turn())
+        for _ in range(60):
+            ids_of(await anext(stream))
+        turning.cancel()
+
+        assert turned >= 3
+
+
+async def test_open_runs_once_however_many_ask() -> None:
+    """A take and a `batch_at` that begin together open the data once for their loop."""
+    opened = 0
+
+    class Opening(KINDS["awaited"]):  # type: ignore[misc] - a class out of a table
+        async def open(self) -> None:
+            nonlocal opened
+            opened += 1
+            await asyncio.sleep(0)
+
+    dataset = OpenedDataset(Opening(100), None)
+
+    await asyncio.gather(*(dataset.open_loop() for _ in range(3)))
+
+    assert opened == 1
+
+
+async def test_a_cancelled_open_is_begun_again() -> None:
+    """Who waits for an open that is cancelled opens it itself."""
+    gate, opened = Gate(), 0
+
+    class Opening(KINDS["awaited"]):  # type: ignore[misc] - a class out of a table
+        async def open(self) -> None:
+            nonlocal opened
+            opened += 1
+            await gate.wait()
+
+    dataset = OpenedDataset(Opening(100), None)
+    first, second = (asyncio.create_task(dataset.open_loop()) for _ in range(2))
+    await gate.arrived(1)
+
+    first.cancel()
+    await gate.arrived(2)
+    gate.open()
+    await second
+
+    assert first.cancelled()
+    assert opened == 2
 
 
 @pytest.mark.parametrize("loop_name", LOOPS)

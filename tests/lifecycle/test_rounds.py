@@ -21,6 +21,7 @@ import pytest
 import headrace as hr
 import headrace.loader
 import headrace.stats
+from headrace.budget import process_budget
 from headrace.threads import reap
 from tests.lifecycle.data import KINDS, epoch_of, ids_of, loader_of
 
@@ -186,6 +187,7 @@ def test_loaders_made_and_left_leave_nothing(
     late = some(500 if full else 25)
 
     assert late[:2] == early[:2]
+    assert len(process_budget()._dropped) < 20
     assert late[2] - early[2] < GROWTH_BYTES
 
 

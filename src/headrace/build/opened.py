@@ -26,6 +26,8 @@ class OpenedDataset:
         self._copies = copies
         self._here = threading.local()
         self._loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+        self._opening: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
+        self._opening = weakref.WeakKeyDictionary()
 
     def here(self) -> Any:
         """Give the dataset for the calling thread, opened."""
@@ -59,11 +61,16 @@ class OpenedDataset:
     async def open_loop(self) -> None:
         """Open the dataset for the running loop, once."""
         loop = asyncio.get_running_loop()
-        if loop not in self._loops:
-            opener = getattr(self.dataset, "open", None)
-            if asyncio.iscoroutinefunction(opener):
-                await opener()
-            self._loops.add(loop)
+        if loop in self._loops:
+            return
+        async with self._opening.setdefault(loop, asyncio.Lock()):
+            if loop not in self._loops:
+                opener = getattr(self.dataset, "open", None)
+                if asyncio.iscoroutinefunction(opener):
+                    await opener()
+                self._loops.add(loop)
+                # A lock that was waited for holds its loop, and would keep it alive here.
+                self._opening.pop(loop, None)
 
     async def close_loop(self) -> None:
         """Close what was opened for the running loop."""
