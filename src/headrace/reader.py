@@ -64,7 +64,7 @@ class Run:
         ring = self.ring
         while True:
             try:
-                return self._taken(*ring.take_nowait())
+                return self._take_nowait()
             except WouldWait:
                 pass  # and waits outside: an interrupt there is not an error of this one
             if not ring.wait_blocking(stall_s):
@@ -79,7 +79,7 @@ class Run:
             await asyncio.sleep(0)
         while True:
             try:
-                return self._taken(*ring.take_nowait())
+                return self._take_nowait()
             except WouldWait:
                 pass
             late = asyncio.get_running_loop().call_later(stall_s, stalled, stall_s)
@@ -88,10 +88,12 @@ class Run:
             finally:
                 late.cancel()
 
-    def _taken(self, step: int, built: Built) -> Built:
-        if step != self.next_step:
+    def _take_nowait(self) -> Built:
+        # The consumer alone moves both, so they differ only after an interrupt between the two.
+        slots = self.ring.slots
+        if slots.next_to_take != self.next_step and not slots.is_closed:
             raise InterruptedTakeError
-        return built
+        return self.ring.take_nowait()[1]
 
     def close(self) -> None:
         """Stop the work at once and wake everyone; does not wait for builders to notice."""

@@ -116,6 +116,11 @@ def live():
     del stream, loader
     gc.collect()
 
+def dropped():
+    global loader, stream
+    del stream, loader
+    gc.collect()
+
 run = loader._engine._run
 if hasattr(run, "ring"):
     # The worst moment for a fork: another thread is inside every lock.
@@ -127,9 +132,11 @@ if hasattr(run, "ring"):
             held.set(); done.wait()
     holder = start_thread(hold, "holder"); held.wait()
     in_child(live)
+    in_child(dropped)
     done.set(); holder.join()
 else:
     in_child(live)
+    in_child(dropped)
 assert all_ids(stream) == epoch_of(loader, 0)[1:]
 """)
 

@@ -164,6 +164,18 @@ def test_a_take(case: tuple[str, int], points: Points) -> None:
             check_the_rest(loader, stream, seen if third is None else [*seen, ids_of(third)])
 
 
+def test_a_take_of_the_last_batch(case: tuple[str, int], points: Points) -> None:
+    """The last batch of an epoch is no more lost in silence than any other."""
+    for point in points():
+        with small(*case) as loader:
+            stream = loader.epoch(0)
+            seen = [ids_of(next(stream)) for _ in range(4)]
+
+            last = interrupted(point, lambda stream=stream: next(stream))  # type: ignore[misc]
+
+            check_the_rest(loader, stream, seen if last is None else [*seen, ids_of(last)])
+
+
 def test_a_take_at_the_end_of_an_epoch(case: tuple[str, int], points: Points) -> None:
     """An interrupt between the last batch and the end of the loop loses no epoch."""
     for point in points():

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from headrace.errors import InterruptedTakeError, SecondConsumerError, WouldWait
+from headrace.errors import SecondConsumerError, WouldWait
 from headrace.ring.grants import Grants
 from headrace.ring.slots import Slots
 
@@ -41,7 +41,6 @@ class Ring(Generic[T]):
         self._parked_at_steps = 0
         self._refused_at: int | None = None
         self._wake_claimers: list[Callable[[], None]] = []
-        self._is_taking = False
         self._gate: threading.Lock | None = None
         self._waiter: tuple[asyncio.AbstractEventLoop, asyncio.Future[None]] | None = None
 
@@ -155,21 +154,16 @@ class Ring(Generic[T]):
         Raises:
             WouldWait: It is not filled yet.
             EndOfRun: There is none, or the ring is closed.
-            InterruptedTakeError: An interrupt cut the take before this one in half.
         """
         with self.lock:
             slots = self.slots
-            if self._is_taking:
-                raise InterruptedTakeError
             if slots.has_next():
-                self._is_taking = True
                 taken = slots.take()
                 self.grants.release(taken[0])
                 if (
                     self._parked or self._wake_claimers
                 ) and slots.claimed_steps * 2 <= self._parked_at_steps:
                     self._wake_builders()
-                self._is_taking = False
                 return taken
             if self.failure is not None:
                 raise self.failure
