@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -57,7 +57,6 @@ from headrace.threads import reap
 logger = logging.getLogger("headrace")
 
 KEPT_CURSORS = 256
-_ELSEWHERE = "this stream was closed while a batch of it was on its way"
 DEFAULT_SEED = 42
 
 
@@ -440,7 +439,7 @@ class Loader:
         # Read before the stream is looked at: whoever moves the cursor closes the stream first.
         cursor = before = self._cursor
         if self._stream is None or self._stream() is not stream:
-            raise ClosedError(_ELSEWHERE)
+            _too_late()
         is_skipped = step in self._position.skips
         if built.failure is not None and not is_skipped:
             _raise_out_of(built)
@@ -448,9 +447,7 @@ class Loader:
         counts = self._counts
         if batch is None or is_skipped:
             cursor = cursor._replace(next_step=step + 1)
-            if self._cursor is not before:
-                raise ClosedError(_ELSEWHERE)
-            self._cursor = cursor
+            self._cursor = cursor if self._cursor is before else _too_late()
             counts.skipped_steps += 1
             counts.waited_in_vain(asked)
             return None
@@ -476,11 +473,10 @@ class Loader:
         counts.took(batch.num_rows, asked, taken)
         if counts.batches == 1:
             self._after_first = self.stats()
-        # Last, with no call until the caller has the batch: Python handles signals at calls, so
-        # an interrupt finds the step either not taken or delivered.
-        if self._cursor is not before:
-            raise ClosedError(_ELSEWHERE)
-        self._cursor = cursor
+        # Last, with no call until the caller has the batch: Python handles signals and changes
+        # threads at calls, so an interrupt finds the step either not taken or delivered, and
+        # nobody comes between the look and the move.
+        self._cursor = cursor if self._cursor is before else _too_late()
         return batch
 
     def _with_bad(self, cursor: Cursor, built: Built) -> Cursor:
@@ -801,6 +797,10 @@ def _raise_out_of(built: Built) -> None:
         raise failure
     finally:
         del failure
+
+
+def _too_late() -> NoReturn:
+    raise ClosedError("this stream was closed while a batch of it was on its way")
 
 
 def _remade(data: Any, batch_size: int | None, knobs: dict[str, Any]) -> Loader:
