@@ -121,18 +121,19 @@ def test_a_pickle_holds_its_rows_alone(loader: hr.Loader) -> None:
     assert len(pickle.dumps(batch)) < ROWS * WIDTH * 8 + 4096
 
 
-def test_no_new_block_is_made_in_steady_state(loader: hr.Loader) -> None:
-    """Batches that are dropped give their blocks to those that follow (S1-44)."""
+def test_blocks_are_as_many_as_steps_in_flight_need(loader: hr.Loader) -> None:
+    """Batches that are dropped give their blocks to those that follow (S1-44).
+
+    The first span has one step and a block of its own size. From then on blocks hold two
+    steps: four in flight lie in at most three of them, and the caller holds one more.
+    """
     stream = loader.stream()
-    for _ in range(20):
-        next(stream)
-    made = loader.stats()["blocks_made"]
 
-    for _ in range(100):
+    for _ in range(120):
         next(stream)
 
-    assert loader.stats()["blocks_made"] == made
-    assert loader.stats()["blocks_lent"] > made
+    assert loader.stats()["blocks_made"] <= 1 + 3 + 1
+    assert loader.stats()["blocks_lent"] >= 60
 
 
 def test_what_is_returned_is_poisoned() -> None:
