@@ -72,6 +72,25 @@ Out = Mapping[str, "NDArray[Any] | RaggedColumn"]
 """Column name to where its rows go: `[rows, *shape]`, or a RaggedColumn where it is open."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PaddedColumn:
+    """Where rows of an open column go side by side: row r is `values[r, :lengths[r]]`.
+
+    Attributes:
+        values: `[rows, width, *unit shape]`, writable, C-contiguous. What a read leaves behind
+            the end of a row does not matter: the caller overwrites it.
+        lengths: int64 `[rows]`, elements wanted of each row, from its first; at most the width
+            and at most what `sizes` says.
+    """
+
+    values: NDArray[Any]
+    lengths: NDArray[np.int64]
+
+
+PaddedOut = Mapping[str, "NDArray[Any] | PaddedColumn"]
+"""As `Out`, with open columns side by side in place of end to end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Location:
     """Where a sample lives, for messages and `loader.why`.
@@ -258,6 +277,19 @@ class BulkDataset(Composable, ABC):
     def read_into_blocking(self, indices: Indices, out: Out, rows: Indices) -> None:
         """Do as `read_into` does, on the calling thread."""
         raise NotImplementedError
+
+    def read_padded_blocking(self, indices: Indices, out: PaddedOut, rows: Indices) -> None:
+        """Do as `read_into_blocking` does, with the rows of open columns side by side.
+
+        Optional: where a dataset does not have it, rows are read end to end and laid out again.
+        Worth writing where one strided copy gives whole rows, the bytes behind each included.
+        """
+        raise NotImplementedError
+
+    @property
+    def reads_padded(self) -> bool:
+        """Whether there is a `read_padded_blocking`."""
+        return type(self).read_padded_blocking is not BulkDataset.read_padded_blocking
 
     @property
     def waits(self) -> bool:
