@@ -156,6 +156,7 @@ class InlineRun:
         self._opened = opened
         self._private_loop = private_loop
         self._is_closed = False
+        self._waits = builder.waits
         self._span_steps = span_steps
         self._ramp_steps = 1
         self._ahead: dict[int, Built] = {}
@@ -163,7 +164,7 @@ class InlineRun:
 
     def take_blocking(self, stalled: Callable[[float], None], stall_s: float) -> Built:
         """Build the next step on the calling thread."""
-        if not self._builder.waits:
+        if not self._waits:
             return self._take_here()
 
         async def take() -> Built:
@@ -182,7 +183,7 @@ class InlineRun:
 
     async def take(self, stalled: Callable[[float], None], stall_s: float) -> Built:
         """Build the next step in the calling task."""
-        if not self._builder.waits:
+        if not self._waits:
             # Nothing here waits, but the consumer's loop must turn: for its other tasks, and so
             # that time-outs and cancellation reach this one.
             await asyncio.sleep(0)

@@ -69,7 +69,7 @@ class Shelf:
         block: The block behind the large columns, if any.
     """
 
-    __slots__ = ("_tensors", "arrays", "block", "form", "offsets")
+    __slots__ = ("_leased", "_tensors", "arrays", "block", "form", "offsets")
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class Shelf:
         self.offsets = offsets
         self.block = block
         self._tensors = tensors
+        self._leased: list[NDArray[Any]] | None = None
 
     def out(self) -> dict[str, NDArray[Any] | RaggedColumn]:
         """Give the columns as a dataset writes them."""
@@ -102,21 +103,29 @@ class Shelf:
     def step(self, rows: slice) -> tuple[torch.Tensor, ...]:
         """Hand out the columns of one step; views keep the block as long as they live."""
         values: list[torch.Tensor] = []
-        form = self.form
-        for column, array, place in zip(form.columns, self.arrays, form.places, strict=True):
+        for column, array in zip(self.form.columns, self._leases(), strict=True):
             start, stop = rows.start, rows.stop
             if column.is_open:
                 at = self.offsets[column.name]
                 start, stop = int(at[start]), int(at[stop])
-            if place is None or self.block is None:
-                part = array[start:stop]
-            else:
-                shape = (stop - start, *column.unit_shape)
-                part = self.block.lease(place + start * column.unit_bytes, shape, array.dtype.str)
-            values.append(torch.from_numpy(part))
+            # A tensor of a part of an array has storage of its own extent, so that what pickles
+            # it takes none of its neighbours along.
+            values.append(torch.from_numpy(array[start:stop]))
             if column.is_open:
                 values.append(torch.from_numpy(at[rows.start : rows.stop + 1] - at[rows.start]))
         return tuple(values)
+
+    def _leases(self) -> list[NDArray[Any]]:
+        """Give the columns as arrays that keep the block; one lease each for all steps."""
+        if self._leased is None:
+            form, block = self.form, self.block
+            self._leased = [
+                array
+                if place is None or block is None
+                else block.lease(place, array.shape, array.dtype.str)
+                for array, place in zip(self.arrays, form.places, strict=True)
+            ]
+        return self._leased
 
     def let_go(self) -> None:
         """End the builder's hold on the block."""
