@@ -72,25 +72,6 @@ Out = Mapping[str, "NDArray[Any] | RaggedColumn"]
 """Column name to where its rows go: `[rows, *shape]`, or a RaggedColumn where it is open."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PaddedColumn:
-    """Where rows of an open column go side by side: row r is `values[r, :lengths[r]]`.
-
-    Attributes:
-        values: `[rows, width, *unit shape]`, writable, C-contiguous. What a read leaves behind
-            the end of a row does not matter: the caller overwrites it.
-        lengths: int64 `[rows]`, elements wanted of each row, from its first; at most the width
-            and at most what `sizes` says.
-    """
-
-    values: NDArray[Any]
-    lengths: NDArray[np.int64]
-
-
-PaddedOut = Mapping[str, "NDArray[Any] | PaddedColumn"]
-"""As `Out`, with open columns side by side in place of end to end."""
-
-
 @dataclass(frozen=True, slots=True)
 class Location:
     """Where a sample lives, for messages and `loader.why`.
@@ -278,11 +259,22 @@ class BulkDataset(Composable, ABC):
         """Do as `read_into` does, on the calling thread."""
         raise NotImplementedError
 
-    def read_padded_blocking(self, indices: Indices, out: PaddedOut, rows: Indices) -> None:
-        """Do as `read_into_blocking` does, with the rows of open columns side by side.
+    def read_padded_blocking(
+        self,
+        indices: Indices,
+        out: Mapping[str, NDArray[Any]],
+        pad_values: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Put sample `indices[i]` into row i, open columns side by side and not end to end.
 
         Optional: where a dataset does not have it, rows are read end to end and laid out again.
-        Worth writing where one strided copy gives whole rows, the bytes behind each included.
+        Duties are those of `read_into`.
+
+        Args:
+            indices: int64 `[k]`, each in `[0, len(self))`.
+            out: Column name to `[k, *shape]`, or `[k, width, *unit shape]` where it is open:
+                what a row has beyond the width is cut off, what it lacks is filled up.
+            pad_values: What fills an open column, a number of its dtype; 0 where not given.
         """
         raise NotImplementedError
 
