@@ -90,18 +90,31 @@ class Settings:
     states: NestedStates = field(default_factory=NestedStates)
 
 
+MakeBuilder = Callable[[Any, Finish, Hop | None], Builder]
+
+
 class Engine:
     """Reads steps for one loader. Threads and loop start with the first run.
 
     Args:
-        dataset: One of the three contracts.
+        dataset: One of the three contracts, or what `make_builder` knows to build from.
         settings: The knobs.
         budget: Where the bytes in flight come from.
+        opened: How threads and loops open the dataset; None for as the settings say.
+        make_builder: Makes what builds the steps; None for as the dataset's contract says.
     """
 
-    def __init__(self, dataset: Any, settings: Settings, budget: Budget) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        settings: Settings,
+        budget: Budget,
+        opened: OpenedDataset | None = None,
+        make_builder: MakeBuilder | None = None,
+    ) -> None:
         self.settings = settings
-        self.opened = OpenedDataset(dataset, settings.copies)
+        self.opened = opened or OpenedDataset(dataset, settings.copies)
+        self._inner_maker = make_builder
         self.pool = BlockPool(settings.ring_bytes, poisons_blocks())
         self.times = BuildTimes()
         self.is_closed = False
@@ -252,7 +265,7 @@ class Engine:
             times=self.times,
         )
         hop: Hop | None = partial(_hop, self._calls) if settings.workers else None
-        builder = self._builder_for(self._dataset, finish, hop)
+        builder = (self._inner_maker or self._builder_for)(self._dataset, finish, hop)
         if transform is not None and is_later:
             builder = TransformingBuilder(
                 builder,

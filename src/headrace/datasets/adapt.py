@@ -129,7 +129,7 @@ def _as_foreign(given: Any, pure: bool | None) -> AnyDataset:
     if type(given) in _SAFE_SEQUENCES:
         return ForeignOne(given, pure=pure is not False, thread_safe=True)
     kind = _kind_of(given)
-    return kind(given, pure, True if _is_safe(given) else None)  # type: ignore[return-value]
+    return kind(given, pure, True if is_safe(given) else None)  # type: ignore[return-value]
 
 
 def _kind_of(given: Any) -> type[Foreign]:
@@ -148,12 +148,12 @@ def _kind_of(given: Any) -> type[Foreign]:
     raise ConfigError("data", WANTED, type(given).__name__)
 
 
-def _is_safe(given: Any) -> bool:
+def is_safe(given: Any) -> bool:
     """Whether reading changes nothing, through torch's own wrappers too."""
     if type(given) is TorchSubset:
-        return _is_safe(given.dataset)
+        return is_safe(given.dataset)
     if type(given) is ConcatDataset:
-        return all(_is_safe(part) for part in given.datasets)
+        return all(is_safe(part) for part in given.datasets)
     return type(given) in (*_SAFE_SEQUENCES, TensorDataset) or bool(
         getattr(given, "thread_safe", False)
     )

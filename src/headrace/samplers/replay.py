@@ -43,7 +43,7 @@ class Replay:
         self.name = type(iterable).__name__
         self._iterable = iterable
         self._seed = seed
-        self._chain = list(_chain_of(iterable))
+        self._chain = list(chain_of(iterable))
         self._holders = [part for part in self._chain if hasattr(part, "generator")]
         self._own = generators_of(self._holders)
         self._states: dict[int, list[str]] = {}
@@ -156,7 +156,7 @@ class Replay:
             own.write(text)
 
 
-def _chain_of(iterable: Any) -> Iterator[Any]:
+def chain_of(iterable: Any) -> Iterator[Any]:
     """Give an iterable and the samplers inside it, as a batch sampler holds one."""
     seen: list[Any] = []
     while iterable is not None and not any(iterable is part for part in seen):
