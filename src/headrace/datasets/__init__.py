@@ -12,6 +12,7 @@ from headrace.datasets.dataset import (
     Location,
     RaggedColumn,
 )
+from headrace.datasets.ragged import Ragged
 from headrace.datasets.text import Text
 from headrace.datasets.token_shards import TokenShards
 
@@ -24,6 +25,7 @@ __all__ = [
     "Dataset",
     "Layout",
     "Location",
+    "Ragged",
     "RaggedColumn",
     "Subset",
     "Text",

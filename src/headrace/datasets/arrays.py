@@ -35,10 +35,12 @@ class Arrays(BulkDataset):
     """
 
     def __init__(self, *arrays: ArrayLike | Mapping[str, ArrayLike]) -> None:
-        self._columns = {name: _as_numpy(name, array) for name, array in _named(arrays).items()}
+        self._columns = {
+            name: as_numpy(f"data[{name!r}]", array) for name, array in _named(arrays).items()
+        }
         self._length = _common_length(self._columns)
         self._layout: Layout = tuple(
-            Column(name, _native(array.dtype), array.shape[1:])
+            Column(name, native_dtype(array.dtype), array.shape[1:])
             for name, array in self._columns.items()
         )
 
@@ -108,8 +110,13 @@ def _named(
     return named
 
 
-def _as_numpy(name: str, array: ArrayLike) -> NDArray[Any]:
-    knob = f"data[{name!r}]"
+def as_numpy(knob: str, array: ArrayLike) -> NDArray[Any]:
+    """Give an array or a CPU tensor as a plain numpy array over the same memory.
+
+    Raises:
+        ConfigError: It is neither, has no dimension or masked values, or a dtype or device that
+            numpy or torch does not have.
+    """
     if isinstance(array, torch.Tensor):
         array = _tensor_as_numpy(knob, array)
     if not isinstance(array, np.ndarray):
@@ -123,11 +130,16 @@ def _as_numpy(name: str, array: ArrayLike) -> NDArray[Any]:
     plain = np.asarray(array)
     if plain.ndim == 0:
         raise ConfigError(knob, "one row per sample", "a 0-d array")
-    _check_dtype(knob, plain.dtype)
+    check_dtype(knob, plain.dtype)
     return plain
 
 
-def _check_dtype(knob: str, dtype: np.dtype[Any]) -> None:
+def check_dtype(knob: str, dtype: np.dtype[Any]) -> None:
+    """Refuse a dtype that is none of numbers, or that torch does not have.
+
+    Raises:
+        ConfigError: It is refused.
+    """
     if dtype.kind not in "biufc":
         raise ConfigError(
             knob,
@@ -136,7 +148,7 @@ def _check_dtype(knob: str, dtype: np.dtype[Any]) -> None:
             "Encode strings and dates as numbers, or give a list of samples.",
         )
     try:
-        torch.from_numpy(np.empty(0, _native(dtype)))
+        torch.from_numpy(np.empty(0, native_dtype(dtype)))
     except TypeError as error:
         cure = "Convert it once: array.astype(np.float64)."
         if dtype.kind == "c":
@@ -144,7 +156,7 @@ def _check_dtype(knob: str, dtype: np.dtype[Any]) -> None:
         raise ConfigError(knob, "a dtype that torch has", f"dtype {dtype}", cure) from error
 
 
-def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Give a dtype in the machine's byte order, and by the one of C's names that torch knows."""
     native = dtype.newbyteorder("=")
     return np.dtype(native.str) if native.kind in "iu" else native

@@ -23,12 +23,6 @@ class RowGather:
     holes between the arrays exist in the view and must never be asked for: the caller checks
     its indices first.
 
-    torch.index_select copies it, as it writes straight to its destination and lets go of the
-    interpreter lock: a row that must come from disk then stalls only the reading thread. numpy
-    would hold the lock for fewer than 500 rows, and np.take would copy the whole view first.
-    Where torch would share the rows out among threads (`workers=0`, on the caller's thread),
-    numpy does it: the hand-over costs more than the copy, milliseconds while cores are busy.
-
     Attributes:
         starts_bytes: Where each array begins in the view, int64 `[arrays]`.
     """
@@ -66,11 +60,10 @@ class RowGather:
             self._read_one_by_one(offsets_bytes, into, rows)
             return
         run = as_run(rows)
-        if run is None or torch.get_num_threads() > 1:
-            into[rows if run is None else run] = self._view.numpy()[offsets_bytes]
+        if run is None:
+            into[rows] = self._view.numpy()[offsets_bytes]
         else:
-            wanted = torch.from_numpy(offsets_bytes)
-            torch.index_select(self._view, 0, wanted, out=torch.from_numpy(into[run]))
+            copy_rows(self._view, offsets_bytes, into[run])
 
     def _read_one_by_one(
         self, offsets_bytes: Indices, into: NDArray[np.uint8], rows: Indices
@@ -86,6 +79,26 @@ class RowGather:
             into[row] = flat[array][start : start + self.row_bytes]
 
 
+def copy_rows(view: torch.Tensor, numbers: Indices, out: NDArray[np.uint8]) -> None:
+    """Copy rows of a view whose rows may overlap.
+
+    torch.index_select does it, as it writes straight to its destination and lets go of the
+    interpreter lock: a row that must come from disk then stalls only the reading thread. numpy
+    would hold the lock for fewer than 500 rows, and np.take would copy the whole view first.
+    Where torch would share the rows out among threads (`workers=0`, on the caller's thread),
+    numpy does it: the hand-over costs more than the copy, milliseconds while cores are busy.
+
+    Args:
+        view: uint8 `[*, n]`.
+        numbers: int64 `[k]`, rows of the view, checked by the caller.
+        out: uint8 `[k, n]`, C-contiguous.
+    """
+    if torch.get_num_threads() > 1:
+        out[...] = view.numpy()[numbers]
+    else:
+        torch.index_select(view, 0, torch.from_numpy(numbers), out=torch.from_numpy(out))
+
+
 class _Memory:
     """Bare memory as numpy reads it; whoever uses it keeps the arrays that own it."""
 
@@ -93,9 +106,18 @@ class _Memory:
         self.__array_interface__ = interface
 
 
+def bytes_of(array: NDArray[Any]) -> torch.Tensor:
+    """Give the memory of a contiguous array, read-only ones too, as uint8 `[bytes]`.
+
+    Whoever uses the tensor must not write to it and keeps the array alive.
+    """
+    address = array.__array_interface__["data"][0]
+    return _rows_at_every_byte(address, array.nbytes, 1).reshape(-1)
+
+
 def _rows_at_every_byte(address: int, span_bytes: int, row_bytes: int) -> torch.Tensor:
     # torch has no read-only tensors and warns of read-only arrays, so the memory is declared
-    # writable. Nothing writes to it: the tensor stays inside RowGather.
+    # writable. Nothing writes to it.
     interface = {
         "version": 3,
         "data": (address, False),
