@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from headrace.errors import CollateError
+from headrace.masked import is_masked_array
 from headrace.nesting import HOST_TYPES
 
 Empty = Callable[[tuple[int, ...], torch.dtype], torch.Tensor]
@@ -145,7 +146,7 @@ def form_of(value: Any) -> _Form | None:
         plain = not value.is_nested and value.layout is torch.strided and not value.is_quantized
         return (value.dtype, tuple(value.shape), value.device) if plain else None
     if isinstance(value, np.ndarray | np.generic):
-        return None if isinstance(value, np.ma.MaskedArray) else _array_form(value)
+        return None if is_masked_array(value) else _array_form(value)
     if isinstance(value, HOST_TYPES):
         return "text" if isinstance(value, str) else "bytes"
     kind = next((kind for kind in PYTHON_DTYPES if isinstance(value, kind)), None)
@@ -194,7 +195,7 @@ def cure_for(value: Any) -> str:
         return "Use a number that stands for a missing value, or leave the field out."
     if type(value).__module__.partition(".")[0] == "PIL":
         return "Turn the image into an array in sample_transform: np.asarray(image)."
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked_array(value):
         return "Give the data and the mask as two fields, so that the mask is not lost."
     if isinstance(value, int):
         return "It does not fit int64: give it as np.uint64, or as text."
@@ -213,7 +214,7 @@ def describe(value: Any) -> str:
         form = "" if value.layout is torch.strided else f" ({value.layout})"
         dtype = str(value.dtype).removeprefix("torch.")
         return f"{dtype} of shape {tuple(value.shape)}{place}{form}"
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked_array(value):
         return f"a masked array of shape {value.shape}"
     if isinstance(value, np.ndarray | np.generic):
         return f"{value.dtype} of shape {value.shape}"

@@ -13,6 +13,7 @@ from headrace.datasets.bounds import Indices, as_run, check_index, check_indices
 from headrace.datasets.dataset import BulkDataset, Column, Layout, Out
 from headrace.datasets.names import wanted_names
 from headrace.errors import ConfigError
+from headrace.masked import is_masked_array
 
 ArrayLike = np.ndarray[Any, np.dtype[Any]] | torch.Tensor
 
@@ -123,7 +124,7 @@ def as_numpy(knob: str, array: ArrayLike) -> NDArray[Any]:
         raise ConfigError(
             knob, "a numpy array or a CPU tensor", type(array).__name__, "Give np.asarray of it."
         )
-    if np.ma.is_masked(array):
+    if is_masked_array(array) and np.ma.is_masked(array):
         cure = "Fill them, array.filled(value), or give array.data and array.mask as two columns."
         raise ConfigError(knob, "an array without masked values", "some masked", cure)
     # A plain view: subclasses such as np.memmap cost several times as much per call.
