@@ -100,7 +100,7 @@ QUICK_STEP_BYTES = 512 << 10
 
 def _is_quick_to_gather(dataset: AnyDataset, batch_rows: int) -> bool:
     """Whether one reader is better than several: small steps out of memory-like rows."""
-    if not isinstance(dataset, BulkDataset) or dataset.waits:
+    if not isinstance(dataset, BulkDataset) or dataset.waits or dataset.decodes:
         return False
     row_bytes = sum(column.unit_bytes for column in dataset.delivered)
     return batch_rows * row_bytes < QUICK_STEP_BYTES

@@ -12,6 +12,7 @@ from headrace.datasets.dataset import (
     Location,
     RaggedColumn,
 )
+from headrace.datasets.image_folder import ImageFolder
 from headrace.datasets.ragged import Ragged
 from headrace.datasets.text import Text
 from headrace.datasets.token_shards import TokenShards
@@ -23,6 +24,7 @@ __all__ = [
     "Column",
     "Concat",
     "Dataset",
+    "ImageFolder",
     "Layout",
     "Location",
     "Ragged",

@@ -212,7 +212,13 @@ class BulkDataset(Composable, ABC):
 
     Implement `__len__`, `layout` and one of `read_into` (may wait, runs on the loop) and
     `read_into_blocking` (memory-like data, runs on reader threads; preferred where both exist).
+
+    Attributes:
+        decodes: True where reading is work (decoding), so that several threads read sooner
+            than one even where a step is small.
     """
+
+    decodes: bool = False
 
     @abstractmethod
     def __len__(self) -> int: ...

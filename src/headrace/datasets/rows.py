@@ -36,6 +36,10 @@ class OverRows(OverParts, BulkDataset):
     def waits(self) -> bool:
         return any(part.waits for part in self.parts)
 
+    @property
+    def decodes(self) -> bool:  # type: ignore[override]
+        return any(part.decodes for part in self.parts)
+
     def deliver(self, stored: Mapping[str, torch.Tensor], out: Mapping[str, torch.Tensor]) -> None:
         self.parts[0].deliver(stored, out)
 

@@ -1,0 +1,90 @@
+"""Pixels as numbers for a model: scaling to [0, 1], normalising, resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headrace.errors import ConfigError
+
+Channels = Literal["last", "first"]
+
+_LARGEST = {torch.uint8: 255, torch.uint16: 65535}
+
+
+def to_float(
+    pixels: torch.Tensor,
+    *,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    channels: Channels = "last",
+) -> torch.Tensor:
+    """Give images as float32 with the channels first, as torch's layers take them.
+
+    uint8 is divided by 255 and uint16 by 65535, so that both lie in [0, 1]. Floats are taken to
+    be scaled already and keep their values. Runs on the device of the pixels; of images with
+    the channels last the result is in torch's channels_last memory format, without a copy.
+
+    Args:
+        pixels: `[..., H, W, C]`, or `[..., C, H, W]` as `channels` says; one image or many.
+        mean: Subtracted from each channel after scaling.
+        std: What each channel is divided by after that.
+        channels: Where the channels of `pixels` are.
+
+    Raises:
+        ConfigError: The pixels are of another dtype, or `mean` or `std` is not one number per
+            channel.
+    """
+    if not isinstance(pixels, torch.Tensor) or pixels.dim() < 3:
+        raise ConfigError("pixels", "a tensor of images, [..., H, W, C]", pixels)
+    if channels == "last":
+        pixels = pixels.movedim(-1, -3)
+    scaled = _scaled(pixels)
+    for knob, values in (("mean", mean), ("std", std)):
+        if values is not None:
+            by = _per_channel(knob, values, scaled)
+            scaled = scaled - by if knob == "mean" else scaled / by
+    return scaled
+
+
+def resize(pixels: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
+    """Give an image scaled to a height and width, bilinear and antialiased.
+
+    uint8 is scaled by whole numbers, so the result is the same on every machine.
+
+    Args:
+        pixels: `[H, W, C]` of uint8 or uint16; a part of a larger image will do.
+        size: Height and width.
+    """
+    planes = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+    if pixels.dtype == np.uint8:
+        return _interpolated(planes, size).numpy()
+    # In float64 the sum of any weights times 65535 is far from where rounding would waver.
+    found = _interpolated(planes.to(torch.float64), size).round_().clamp_(0, 65535)
+    return found.numpy().astype(pixels.dtype)
+
+
+def _interpolated(planes: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    scaled = torch.nn.functional.interpolate(planes, size=size, mode="bilinear", antialias=True)
+    return scaled[0].permute(1, 2, 0)
+
+
+def _scaled(pixels: torch.Tensor) -> torch.Tensor:
+    if pixels.dtype.is_floating_point:
+        return pixels.to(torch.float32)
+    largest = _LARGEST.get(pixels.dtype)
+    if largest is None:
+        cure = "Their range is not known: divide them yourself."
+        raise ConfigError("pixels", "uint8, uint16 or floats", str(pixels.dtype), cure)
+    return pixels.to(torch.float32) / largest
+
+
+def _per_channel(knob: str, values: Sequence[float], images: torch.Tensor) -> torch.Tensor:
+    found = torch.as_tensor(values, dtype=torch.float32, device=images.device)
+    if found.shape not in ((), (1,), (images.shape[-3],)):
+        raise ConfigError(knob, f"{images.shape[-3]} numbers, one per channel", values)
+    return found.reshape(-1, 1, 1)
