@@ -12,6 +12,17 @@ for epoch in loader.epochs(3):
 
 from headrace.batch import Batch
 from headrace.collate import Columns, default_collate
+from headrace.collators import (
+    ImageCollator,
+    NextTokenCollator,
+    PadCollator,
+    TextCollator,
+    gray8_to_planar,
+    masked_mean,
+    padding_stats,
+    planned_padding,
+    rgb8_to_planar,
+)
 from headrace.config import check_platform
 from headrace.datasets import (
     Arrays,
@@ -87,12 +98,15 @@ __all__ = [
     "ForkedError",
     "FormatError",
     "HeadraceError",
+    "ImageCollator",
     "ImageFolder",
     "Loader",
     "Location",
     "LoopRunningError",
     "Mixing",
+    "NextTokenCollator",
     "NotFoundError",
+    "PadCollator",
     "PickKey",
     "PickKeys",
     "PickOrigin",
@@ -112,10 +126,16 @@ __all__ = [
     "StateError",
     "Subset",
     "Text",
+    "TextCollator",
     "TokenShards",
     "TooManyBadSamplesError",
     "default_collate",
     "derive",
+    "gray8_to_planar",
+    "masked_mean",
     "mix",
+    "padding_stats",
+    "planned_padding",
+    "rgb8_to_planar",
     "split",
 ]

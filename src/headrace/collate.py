@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -68,7 +68,10 @@ class Collator(Protocol):
 
 
 def default_collate(
-    samples: Sequence[Any], indices: Indices, empty: Empty | None = None
+    samples: Sequence[Any],
+    indices: Indices,
+    empty: Empty | None = None,
+    own: Mapping[str, Callable[[Sequence[Any], Indices], Any]] | None = None,
 ) -> Columns:
     """Stack samples field by field; nothing is lost, cut or narrowed.
 
@@ -81,6 +84,8 @@ def default_collate(
         samples: One per row, at least one.
         indices: Their dataset indices, for messages.
         empty: Gives the memory of array columns; fresh memory where None.
+        own: What makes a column of the values of a field and their indices, by name, in place
+            of nesting and stacking them.
 
     Raises:
         CollateError: Samples differ in keys, lengths, shapes or dtypes, or hold what cannot be
@@ -88,14 +93,20 @@ def default_collate(
     """
     if len(samples) == 0:
         raise CollateError("a batch needs at least one sample, got none.")
+    own = own or {}
     names: list[str] = []
     columns: list[Any] = []
 
     def collect(values: Sequence[Any], name: str) -> Nesting:
-        level = level_of(values[0])
+        level = None if name in own else level_of(values[0])
         if level is None:
-            names.append(name or ROOT_NAME)
-            columns.append(stack(values, field=names[-1], indices=indices, empty=empty))
+            leaf = name or ROOT_NAME
+            names.append(leaf)
+            columns.append(
+                own[leaf](values, indices)
+                if leaf in own
+                else stack(values, field=leaf, indices=indices, empty=empty)
+            )
             return LEAF
         kind, keys = level
         check_keys(name, keys)

@@ -20,6 +20,7 @@ from headrace.build.calls import is_awaited
 from headrace.build.nested import NestedStates
 from headrace.build.opaque import OpaqueBuilder
 from headrace.build.opened import OpenedDataset, use_one_torch_thread
+from headrace.build.padded import padded_builder
 from headrace.build.samples import Getter, SampleBuilder, SampleTransform
 from headrace.build.stateful import (
     PlannedBuilder,
@@ -30,6 +31,7 @@ from headrace.build.stateful import (
 )
 from headrace.build.transformed import TransformingBuilder
 from headrace.collate import Collator
+from headrace.collators.padded import PadCollator
 from headrace.config import MAX_PREFETCH, auto_prefetch, poisons_blocks
 from headrace.datasets.dataset import BatchDataset, BulkDataset
 from headrace.datasets.foreign import ThreadCopies
@@ -283,8 +285,13 @@ class Engine:
     def _builder_for(self, dataset: Any, finish: Finish, hop: Hop | None) -> Builder:
         settings = self.settings
         if isinstance(dataset, BulkDataset):
-            if settings.collate is None and settings.sample_transform is None:
-                return BulkBuilder(dataset, finish, self.pool, settings.batch_rows, hop)
+            collate, memory = settings.collate, (self.pool, settings.batch_rows)
+            if settings.sample_transform is None:
+                if collate is None:
+                    return BulkBuilder(dataset, finish, *memory, hop)
+                # Not a subclass, whose own call would be passed over.
+                if type(collate) is PadCollator:
+                    return padded_builder(dataset, collate, finish, *memory, hop)
             rows = (WaitingRowSamples if dataset.waits else BlockingRowSamples)(dataset)
             return self._sample_builder(rows, lambda: rows, finish, hop)
         if isinstance(dataset, BatchDataset):

@@ -35,6 +35,7 @@ class Finish:
 
     Attributes:
         seed: Seed of the loader, for the pick keys.
+        lay_out: Makes the columns of a batch of those read and their samples, before all else.
         names: The user's `names=`.
         transform: The user's `transform=`, run here when the batch lands on the host; one that
             must be awaited is left to TransformingBuilder.
@@ -47,6 +48,7 @@ class Finish:
     seed: int
     policy: BadSamplePolicy
     where: Callable[[int], str]
+    lay_out: Callable[[Columns, NDArray[np.int64]], Columns] | None = None
     names: tuple[str, ...] | None = None
     transform: Transform | None = None
     with_content: bool = False
@@ -79,9 +81,12 @@ class Finish:
     def _finish(
         self, span: Span, position: int, columns: Columns, substitution: Substitution | None
     ) -> tuple[Batch, int]:
-        columns = collate_names(columns, self.names)
         rows = span.rows(position)
         replaced = _replaced(substitution)
+        samples = span.picks.sample[rows] if replaced is None else replaced
+        if self.lay_out is not None:
+            columns = self.lay_out(columns, samples)
+        columns = collate_names(columns, self.names)
         mask = None
         if substitution is not None and replaced is not None and self.policy.masks:
             mask = _mask(len(replaced), substitution.bad_rows)
@@ -91,7 +96,7 @@ class Finish:
             step=span.steps[position],
             epoch=span.epochs[position],
             num_rows=columns.num_rows,
-            indices=span.picks.sample[rows] if replaced is None else replaced,
+            indices=samples,
             # Bound to the seed alone: a kept batch must not keep a loader and its dataset.
             pick_keys=partial(_keys, self.seed, span, position, replaced),
             mask=mask,
