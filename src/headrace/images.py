@@ -60,17 +60,35 @@ def resize(pixels: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
         pixels: `[H, W, C]` of uint8 or uint16; a part of a larger image will do.
         size: Height and width.
     """
-    planes = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+    out = np.empty((*size, pixels.shape[2]), pixels.dtype)
+    resize_into(pixels, out)
+    return out
+
+
+def resize_into(pixels: NDArray[Any], out: NDArray[Any]) -> None:
+    """Do as `resize` does into memory that is there.
+
+    Args:
+        pixels: `[H, W, C]` of uint8 or uint16.
+        out: `[height, width, C]` of the same dtype, C-contiguous and writable.
+    """
+    size = [out.shape[0], out.shape[1]]
     if pixels.dtype == np.uint8:
-        return _interpolated(planes, size).numpy()
+        # torch would make a part contiguous by several threads, which costs more than it does.
+        planes, into = _planes(np.ascontiguousarray(pixels)), _planes(out)
+        # What torch.nn.functional.interpolate calls; that one takes no `out`, and fresh memory
+        # makes the whole a third slower (375 x 375 to 224 x 224, one core: 220 us for 150).
+        torch.ops.aten._upsample_bilinear2d_aa.out(planes, size, False, None, None, out=into)
+        return
     # In float64 the sum of any weights times 65535 is far from where rounding would waver.
-    found = _interpolated(planes.to(torch.float64), size).round_().clamp_(0, 65535)
-    return found.numpy().astype(pixels.dtype)
-
-
-def _interpolated(planes: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    planes = torch.from_numpy(pixels.astype(np.float64)).permute(2, 0, 1)[None]
     scaled = torch.nn.functional.interpolate(planes, size=size, mode="bilinear", antialias=True)
-    return scaled[0].permute(1, 2, 0)
+    out[...] = scaled[0].permute(1, 2, 0).round_().clamp_(0, 65535).numpy()
+
+
+def _planes(pixels: NDArray[Any]) -> torch.Tensor:
+    """Give an image as torch sees a batch of one: `[1, C, H, W]`, over the same memory."""
+    return torch.from_numpy(pixels).permute(2, 0, 1)[None]
 
 
 def _scaled(pixels: torch.Tensor) -> torch.Tensor:

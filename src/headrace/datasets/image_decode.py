@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headrace import images
 from headrace.datasets import image_jpeg, image_pillow
-from headrace.datasets.image_boxes import centre_box
+from headrace.datasets.image_boxes import Size, centre_box
 from headrace.datasets.image_form import ImageForm
 
 
@@ -52,5 +52,13 @@ def decode_into(data: bytes, name: str, form: ImageForm, row: NDArray[Any]) -> N
     pixels = decode(data, name, form)
     box = centre_box((pixels.shape[0], pixels.shape[1]), form.size, form.resize)
     part = pixels[box.top : box.top + box.height, box.left : box.left + box.width]
-    fitted = part if part.shape[:2] == form.size else images.resize(part, form.size)
-    row[...] = fitted.transpose(2, 0, 1) if form.channels == "first" else fitted
+    if form.channels == "first":
+        row[...] = _fitted(part, form.size).transpose(2, 0, 1)
+    elif part.shape == row.shape:
+        row[...] = part
+    else:
+        images.resize_into(part, row)
+
+
+def _fitted(part: NDArray[Any], size: Size) -> NDArray[Any]:
+    return part if part.shape[:2] == size else images.resize(part, size)
