@@ -10,6 +10,8 @@ for epoch in loader.epochs(3):
 ```
 """
 
+from typing import TYPE_CHECKING, Any
+
 from headrace.batch import Batch
 from headrace.collate import Columns, default_collate
 from headrace.collators import (
@@ -32,6 +34,7 @@ from headrace.datasets import (
     Concat,
     Dataset,
     ImageFolder,
+    ImageManifest,
     Location,
     Ragged,
     RaggedColumn,
@@ -74,6 +77,9 @@ from headrace.samplers import (
 )
 from headrace.stream import BatchStream
 
+if TYPE_CHECKING:
+    from headrace import torch as torch
+
 check_platform()
 
 __version__ = "0.1.0"
@@ -100,6 +106,7 @@ __all__ = [
     "HeadraceError",
     "ImageCollator",
     "ImageFolder",
+    "ImageManifest",
     "Loader",
     "Location",
     "LoopRunningError",
@@ -139,3 +146,12 @@ __all__ = [
     "rgb8_to_planar",
     "split",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Give the second door, `headrace.torch`, which is imported when it is asked for."""
+    if name == "torch":
+        import headrace.torch
+
+        return headrace.torch
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,7 @@ from headrace.datasets.dataset import (
     RaggedColumn,
 )
 from headrace.datasets.image_folder import ImageFolder
+from headrace.datasets.image_manifest import ImageManifest
 from headrace.datasets.ragged import Ragged
 from headrace.datasets.text import Text
 from headrace.datasets.token_shards import TokenShards
@@ -25,6 +26,7 @@ __all__ = [
     "Concat",
     "Dataset",
     "ImageFolder",
+    "ImageManifest",
     "Layout",
     "Location",
     "Ragged",
