@@ -40,6 +40,14 @@ class ConfigError(HeadraceError, ValueError):
         super().__init__(f"{knob}: wanted {wanted}, got {found!r}.{' ' + cure if cure else ''}")
 
 
+class TimeoutWithoutThreadsError(ConfigError, AssertionError):
+    """`headrace.torch.DataLoader` has a `timeout` and no threads; torch's asserts that too."""
+
+    def __init__(self, timeout_s: float) -> None:
+        cure = "A batch that the calling thread builds cannot be late: set num_workers too."
+        super().__init__("timeout", "0 with num_workers=0", timeout_s, cure)
+
+
 class MissingExtraError(HeadraceError, ImportError):
     """An optional library is not installed."""
 
@@ -266,6 +274,23 @@ class SecondConsumerError(HeadraceError, RuntimeError):
         super().__init__(
             "another thread or task is already waiting for a batch of this stream. One consumer "
             "at a time: hand the batches on from it."
+        )
+
+
+class BatchTimeoutError(HeadraceError, RuntimeError):
+    """A batch was not there within `timeout`. The next take goes on waiting for it.
+
+    Attributes:
+        timeout_s: The time-out.
+        threads: The line that each reader thread is at.
+    """
+
+    def __init__(self, timeout_s: float, threads: str) -> None:
+        self.timeout_s = timeout_s
+        self.threads = threads
+        super().__init__(
+            f"no batch within timeout={timeout_s:g} s; readers: {threads or 'none'}. Raise "
+            "timeout, or see what the line named waits for."
         )
 
 

@@ -11,7 +11,13 @@ from typing import Any, Protocol
 
 from headrace.batch import Batch
 from headrace.build.built import Built
-from headrace.errors import ClosedError, ForkedError, LoopRunningError, SecondConsumerError
+from headrace.errors import (
+    BatchTimeoutError,
+    ClosedError,
+    ForkedError,
+    LoopRunningError,
+    SecondConsumerError,
+)
 from headrace.ring.ring import EndOfRun
 from headrace.threads import leave_if_ending, reap
 
@@ -114,8 +120,8 @@ class BatchStream:
                     continue
                 self._lost()
                 break
-            except (LoopRunningError, SecondConsumerError):
-                raise  # the caller's mistake; the stream is as it was
+            except (LoopRunningError, SecondConsumerError, BatchTimeoutError):
+                raise  # the caller's mistake or wish; the stream is as it was
             except Exception:
                 self._give_up()
                 raise

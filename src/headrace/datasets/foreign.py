@@ -95,6 +95,17 @@ def thread_copy(value: T) -> T:
     return copied
 
 
+class Shared:
+    """Holds an object that the copies of what holds it have in common.
+
+    Attributes:
+        value: The object; all threads may use it at once.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class _Copied:
     """An array or tensor as it was when the pickle was made, to be copied for each thread."""
 
@@ -177,7 +188,7 @@ def _copy_of(value: Any) -> Any:
 
 
 def _is_unchanging(value: Any) -> bool:
-    """Whether threads may share an object: code, or bytes that cost much to copy."""
+    """Whether threads may share an object: code, large bytes, or what is said to be shared."""
     if isinstance(value, types.FunctionType):
         if value.__closure__:
             raise pickle.PicklingError(f"what the closure {value.__qualname__} holds is unknown")
@@ -185,7 +196,7 @@ def _is_unchanging(value: Any) -> bool:
     if isinstance(value, types.BuiltinFunctionType):
         # One that is bound, as `file.read`, belongs to an object to be copied.
         return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
-    return isinstance(value, type | types.ModuleType) or (
+    return isinstance(value, type | types.ModuleType | Shared) or (
         isinstance(value, bytes) and len(value) > LARGE_BYTES
     )
 

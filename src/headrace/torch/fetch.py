@@ -1,0 +1,106 @@
+"""Building plain batches: fetch the samples of a key, collate them, pin the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headrace.batch import Batch
+from headrace.build.builder import Builder, Finish
+from headrace.build.built import Built
+from headrace.build.calls import Raised, attempt
+from headrace.build.samples import StepEstimate
+from headrace.pick import Picks
+from headrace.plan import Span
+from headrace.torch.draws import Keys
+from headrace.torch.reader_threads import Subject
+
+_NO_INDICES = np.empty(0, np.int64)
+
+
+class FetchBuilder(Builder):
+    """Makes what torch's loader would return for each step.
+
+    Args:
+        finish: Counts times.
+        here: Gives dataset and collate function for the calling thread, made ready for a step.
+        keys: What each step fetches.
+        is_batched: Whether a key is a list of keys, whose samples are collated.
+        pin: Pins a batch; None to leave it.
+    """
+
+    def __init__(
+        self,
+        finish: Finish,
+        here: Callable[[int], Subject],
+        keys: Keys,
+        is_batched: bool,
+        pin: Callable[[Any], Any] | None,
+    ) -> None:
+        super().__init__(finish)
+        self._here = here
+        self._keys = keys
+        self._is_batched = is_batched
+        self._pin = pin
+        self._estimate = StepEstimate()
+
+    @property
+    def waits(self) -> bool:
+        return False
+
+    @property
+    def step_bytes(self) -> int:
+        return self._estimate.step_bytes
+
+    def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
+        return [self._estimate.step_bytes] * (len(ends) - 1)
+
+    def build_blocking(self, span: Span) -> list[Built]:
+        return [self._build(step) for step in span.steps]
+
+    def _build(self, step: int) -> Built:
+        data = attempt(self._data, step)
+        if isinstance(data, Raised):
+            return Built(failure=data.error)
+        self._estimate.add(_bytes_in(data))
+        return Built(plain(step, data))
+
+    def _data(self, step: int) -> Any:
+        key = self._keys.get(step)
+        if isinstance(key, Raised):
+            raise key.error
+        subject = self._here(step)
+        began = self.times.clock()
+        samples = _fetched(subject.dataset, key, self._is_batched)
+        self.times.add_read(began)
+        data = self.assemble(subject.collate, samples)
+        return data if self._pin is None else self._pin(data)
+
+
+def plain(step: int, data: Any) -> Batch:
+    """Give anything as a batch of one column, the form in which slots hold it."""
+    return Batch(("data",), (data,), step=step, epoch=0, num_rows=1, indices=_NO_INDICES)
+
+
+def _fetched(dataset: Any, key: Any, is_batched: bool) -> Any:
+    if not is_batched:
+        return dataset[key]
+    many = getattr(dataset, "__getitems__", None)
+    return many(key) if many else [dataset[each] for each in key]
+
+
+def _bytes_in(data: Any) -> int:
+    """Give what a plain batch holds; what is no tensor, array or text is taken for 64 bytes."""
+    if isinstance(data, torch.Tensor | np.ndarray):
+        return int(data.nbytes)
+    if isinstance(data, str | bytes):
+        return len(data)
+    if isinstance(data, Mapping):
+        return sum(map(_bytes_in, data.values()))
+    if isinstance(data, list | tuple):
+        return sum(map(_bytes_in, data))
+    return 64

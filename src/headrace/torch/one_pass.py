@@ -1,0 +1,170 @@
+"""One pass over a DataLoader: an iterator that is independent of all others."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+
+from headrace.build.calls import Raised
+from headrace.engine import Engine
+from headrace.errors import StateError, TimeoutWithoutThreadsError
+from headrace.stream import BatchStream
+from headrace.threads import reap
+from headrace.torch.course import Course
+from headrace.torch.draws import DrawnSteps, Draws, Keys
+from headrace.torch.place import Place
+from headrace.torch.reading import Reading
+from headrace.torch.starts import Starts
+
+if TYPE_CHECKING:
+    from headrace.torch.loader import DataLoader
+
+
+class Pass:
+    """The batches of one pass, in `for` or in `async for`.
+
+    It has threads of its own, which end with the pass, when it is dropped, or at exit. An error
+    of a batch is raised when its turn comes, and the next take goes on behind it. One consumer
+    at a time.
+
+    Args:
+        loader: Whose pass it is.
+        place: What the pass takes over from those before it.
+        saved: Where to go on, from a state; None to begin anew.
+    """
+
+    def __init__(self, loader: DataLoader[Any], place: Place, saved: Place | None) -> None:
+        if loader.timeout and not loader.num_workers:
+            raise TimeoutWithoutThreadsError(loader.timeout)
+        self._keeps_threads = loader.persistent_workers
+        self._sampler: Any = loader._index_sampler
+        self._keys = Keys()
+        self._reading: Reading | None = None
+        self._begin(loader, place, saved)
+
+    # -- beginning -----------------------------------------------------------------------
+
+    def begin_again(self, loader: DataLoader[Any], place: Place, saved: Place | None) -> None:
+        """Begin another pass with the threads of the last one, which is broken off."""
+        self._stream.close()
+        self._keys.clear()
+        self._begin(loader, place, saved)
+
+    def _begin(self, loader: DataLoader[Any], place: Place, saved: Place | None) -> None:
+        held = Starts(loader.generator, self._sampler)
+        with held.gone_back_to(saved):
+            self._draw_and_read(loader, held, place, saved)
+
+    def _draw_and_read(
+        self, loader: DataLoader[Any], held: Starts, place: Place, saved: Place | None
+    ) -> None:
+        place.own, place.process = held.read_own(), held.read_process()
+        first = self._keys.next_step
+        # Torch makes the iterator of the sampler, then draws the seed, then the first keys.
+        draws = Draws(self._sampler, self._keys)
+        if not (place.seeds_once and place.passes):
+            place.base_seed = _drawn_seed(loader.generator)
+        reading = self._reading
+        if reading is None:
+            reading = self._reading = Reading(loader, self._keys, place.base_seed)
+            self._finalizer = weakref.finalize(self, _drop, reading.engine, os.getpid())
+            self._finalizer.atexit = False
+        reading.threads.begin_pass(place.base_seed, place.passes, first)
+        start = first
+        if saved is not None and saved.process:
+            start = self._draw_taken(draws, place, saved)
+        draws.draw_to(start + reading.ahead_steps)
+        steps = reading.engine.start(DrawnSteps(), slice(None), start, draws.end)
+        self._course = Course(steps, draws, self._keys, place, loader.timeout, reading)
+        self._stream = BatchStream(self._course, start, draws.end, None)
+
+    def _draw_taken(self, draws: Draws, place: Place, saved: Place) -> int:
+        """Draw the keys of batches that were taken, and give the step behind them."""
+        first, taken = self._keys.next_step, saved.progress[0]
+        # One more, so that a sampler which draws at its first key does so from here.
+        draws.draw_to(first + taken + 1)
+        had = min(self._keys.next_step - first, taken)
+        for step in range(first, first + had):
+            place.take(self._keys.pop(step))
+        if place.progress != saved.progress:
+            found = {"taken and check of their keys": (saved.progress, place.progress)}
+            raise StateError(found, _OTHER_KEYS)
+        return first + taken
+
+    # -- taking --------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __len__(self) -> int:
+        """Count the batches of a whole pass."""
+        return len(self._sampler)
+
+    def __next__(self) -> Any:
+        self._course.draw_ahead(self._stream)
+        try:
+            batch = next(self._stream)
+        except StopIteration:
+            self._end()
+            raise
+        return _data_of(batch[0])
+
+    async def __anext__(self) -> Any:
+        self._course.draw_ahead(self._stream)
+        try:
+            batch = await self._course.in_time(self._stream)
+        except StopAsyncIteration:
+            self._end()
+            raise
+        return _data_of(batch[0])
+
+    def _end(self) -> None:
+        if not self._keeps_threads:
+            self.close()
+
+    def close(self) -> None:
+        """Stop reading and join the threads. Idempotent; further takes give nothing."""
+        self._stream.close()
+        if self._reading is not None:
+            self._reading.engine.close()
+
+    def __repr__(self) -> str:
+        return f"Pass({self._stream!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("an iterator over a DataLoader cannot be pickled; save state_dict()")
+
+
+_OTHER_KEYS = (
+    "The sampler does not yield what it yielded before the state was saved. Call its set_epoch "
+    "as before, and give samplers that draw at random a generator of their own."
+)
+
+
+def _drawn_seed(generator: torch.Generator | None) -> int:
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+
+
+def _data_of(value: Any) -> Any:
+    if not isinstance(value, Raised):
+        return value
+    error = value.error
+    try:
+        if isinstance(error, StopIteration | StopAsyncIteration):
+            raise RuntimeError(f"{type(error).__name__} was raised for a batch") from error
+        raise error
+    finally:
+        # The traceback holds this frame; a frame that held the error too would be a cycle.
+        del error, value
+
+
+def _drop(engine: Engine, pid: int) -> None:
+    """Have the engine of a dropped pass stopped, unless it belongs to a parent process."""
+    if os.getpid() == pid:
+        reap(engine.stop)

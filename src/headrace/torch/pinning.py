@@ -1,0 +1,47 @@
+"""Pinned memory, where there is an accelerator that copies from it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.data._utils.pin_memory import pin_memory
+
+
+def pinning(wanted: bool, device: str) -> Callable[[Any], Any] | None:
+    """Give what pins a batch, keeping its types; None where it is left as it is.
+
+    Args:
+        wanted: The argument `pin_memory`.
+        device: The argument `pin_memory_device`, which torch no longer follows either.
+    """
+    if not wanted:
+        return None
+    if device:
+        warnings.warn(
+            f"pin_memory_device={device!r} is ignored: memory is pinned for the current "
+            "accelerator. Leave it out.",
+            stacklevel=4,
+        )
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None or not torch.accelerator.is_available():
+        warnings.warn("pin_memory=True changes nothing: there is no accelerator.", stacklevel=4)
+        return None
+    if accelerator.type == "mps":
+        warnings.warn("pin_memory=True changes nothing: MPS has no pinned memory.", stacklevel=4)
+        return None
+    return _Pin(torch.accelerator.current_device_index())
+
+
+class _Pin:
+    """Pins for the device that was current where the pass began, on whatever thread."""
+
+    def __init__(self, device_index: int) -> None:
+        self._device_index = device_index
+
+    def __call__(self, data: Any) -> Any:
+        if torch.accelerator.current_device_index() != self._device_index:
+            torch.accelerator.set_device_index(self._device_index)
+        return pin_memory(data)  # type: ignore[no-untyped-call]

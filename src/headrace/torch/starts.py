@@ -1,0 +1,117 @@
+"""What decides the order of a pass: the generators and samplers that it starts from."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from headrace.errors import StateError
+from headrace.samplers.epoch_starts import EpochStart, GeneratorStart, states_of
+from headrace.samplers.replay import chain_of
+from headrace.torch.place import Place
+
+
+class Starts:
+    """The states that a pass starts from, as texts.
+
+    Args:
+        generator: The loader's own generator.
+        sampler: What gives the keys; the samplers inside it count too.
+
+    Attributes:
+        own: Generators of the loader and its samplers, and samplers with a state of their own.
+        process: Generators of the whole process, which loader or samplers may draw from:
+            torch's, and those of Python and numpy where a sampler is not torch's.
+    """
+
+    def __init__(self, generator: torch.Generator | None, sampler: Any) -> None:
+        chain = list(chain_of(sampler))
+        held = [getattr(part, "generator", None) for part in chain]
+        distinct = {id(each): each for each in (generator, *held) if each is not None}
+        lacking = [part for part in chain if getattr(part, "generator", None) is None]
+        self.own: list[EpochStart] = [GeneratorStart(each) for each in distinct.values()]
+        self.own += states_of(lacking)
+        self.process: list[EpochStart] = [GeneratorStart(torch.default_generator)]
+        if not all(type(part).__module__.startswith("torch.") for part in chain):
+            self.process += [_PythonStart(), _NumpyStart()]
+
+    def read_own(self) -> list[str]:
+        """Give the states of what belongs to the loader."""
+        return _read(self.own)
+
+    def read_process(self) -> list[str]:
+        """Give the states of the process's generators."""
+        return _read(self.process)
+
+    @contextmanager
+    def gone_back_to(self, saved: Place | None) -> Iterator[None]:
+        """Go back to where a saved pass began, to draw its keys again.
+
+        What belongs to the loader stays there. The generators of the process are put back
+        afterwards: they are where the program wants them.
+
+        Raises:
+            StateError: The pass is one of other generators or samplers.
+        """
+        if saved is None:
+            yield
+            return
+        _write(self.own, saved.own, "own")
+        if not saved.process:
+            yield
+            return
+        now = _read(self.process)
+        try:
+            _write(self.process, saved.process, "process")
+            yield
+        finally:
+            _write(self.process, now, "process")
+
+
+def _read(starts: Sequence[EpochStart]) -> list[str]:
+    return [start.read() for start in starts]
+
+
+def _write(starts: Sequence[EpochStart], texts: Sequence[str], field: str) -> None:
+    if len(starts) != len(texts):
+        raise StateError({field: (f"{len(texts)} states", f"{len(starts)}")}, _CURE)
+    try:
+        for start, text in zip(starts, texts, strict=True):
+            start.write(text)
+    except Exception as error:
+        raise StateError({field: ("states of another kind", repr(error))}, _CURE) from error
+
+
+_CURE = "Make the DataLoader with the generator and sampler that it had when the state was saved."
+
+
+class _PythonStart:
+    """The generator of the module `random`, which samplers of users shuffle with."""
+
+    def read(self) -> str:
+        return json.dumps(random.getstate())
+
+    def write(self, text: str) -> None:
+        version, words, gauss = json.loads(text)
+        random.setstate((version, tuple(words), gauss))
+
+
+class _NumpyStart:
+    """The generator of `numpy.random`."""
+
+    def read(self) -> str:
+        legacy: Any = np.random.get_state()
+        name, keys, *rest = legacy
+        return json.dumps([name, base64.b64encode(keys.tobytes()).decode(), *rest])
+
+    def write(self, text: str) -> None:
+        name, keys, *rest = json.loads(text)
+        words = np.frombuffer(base64.b64decode(keys, validate=True), np.uint32)
+        np.random.set_state((name, words, *rest))
