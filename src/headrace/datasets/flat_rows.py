@@ -36,13 +36,7 @@ class FlatRows:
 
     def read(self, starts: Indices, stops: Indices, out: RaggedColumn, rows: Indices) -> None:
         """Copy the units `[starts[i], stops[i])` into row `rows[i]` of `out`, which fits them."""
-        at = out.offsets[rows] * self._unit_bytes
-        self._copy(
-            starts * self._unit_bytes,
-            stops * self._unit_bytes,
-            at,
-            out.flat.reshape(-1).view(np.uint8),
-        )
+        self._copy(starts, stops, out.offsets[rows], out.flat.reshape(-1).view(np.uint8))
 
     def read_padded(self, starts: Indices, stops: Indices, out: NDArray[Any], value: Any) -> None:
         """Copy the units `[starts[i], stops[i])` into row i and fill up the rest of it.
@@ -56,32 +50,39 @@ class FlatRows:
         if not out.size:
             return
         count, width = out.shape[:2]
-        lengths = np.minimum(stops - starts, width)
+        lengths = stops - starts
+        np.minimum(lengths, width, out=lengths)
         into = out.reshape(count, -1).view(np.uint8)
-        over_read = count * width > MOST_OVER_READ * int(lengths.sum())
-        if over_read or into.shape[1] > self._flat.size:
-            out[...] = value
-            first = starts * self._unit_bytes
-            rows_at = np.arange(count) * into.shape[1]
-            self._copy(first, first + lengths * self._unit_bytes, rows_at, into.reshape(-1))
-        else:
+        if self._has_windows(lengths, into):
             self._copy_windows(starts * self._unit_bytes, into)
             pad_rows(lengths, out, value)
+        else:
+            out[...] = value
+            self._copy(starts, starts + lengths, np.arange(count) * width, into.reshape(-1))
+
+    def _has_windows(self, lengths: Indices, into: NDArray[np.uint8]) -> bool:
+        """Whether to copy rows by windows of the full width, whatever lies behind them."""
+        width = into.shape[1]
+        if width > self._flat.size:
+            return False
+        wanted = int(lengths.sum()) * self._unit_bytes
+        return width <= PAGE_BYTES or into.size <= MOST_OVER_READ * wanted
 
     def _copy_windows(self, starts: Indices, into: NDArray[np.uint8]) -> None:
         """Copy as many bytes as a row of `into` has from each start, or up to the end."""
-        width = into.shape[1]
-        last = self._flat.size - width
-        windows = self._bytes.as_strided((last + 1, width), (1, 1))
+        last = self._flat.size - into.shape[1]
+        windows = self._bytes.as_strided((last + 1, into.shape[1]), (1, 1))
+        if int(starts.max()) <= last:
+            copy_rows(windows, starts, into)
+            return
         copy_rows(windows, np.minimum(starts, last), into)
-        if int(starts.max()) > last:
-            for row in np.flatnonzero(starts > last).tolist():
-                tail = self._flat[int(starts[row]) :]
-                into[row, : len(tail)] = tail
+        for row in np.flatnonzero(starts > last).tolist():
+            tail = self._flat[int(starts[row]) :]
+            into[row, : len(tail)] = tail
 
     def _copy(self, starts: Indices, stops: Indices, at: Indices, into: NDArray[np.uint8]) -> None:
-        """Copy the bytes `[starts[i], stops[i])` to `at[i]` of `into`."""
-        starts, stops, at = _merged(starts, stops, at)
+        """Copy the units `[starts[i], stops[i])` to unit `at[i]` of the bytes `into`."""
+        starts, stops, at = (self._unit_bytes * each for each in _merged(starts, stops, at))
         self._touch(starts, stops)
         source, target = self._view, memoryview(into.data)
         for start, stop, first in zip(starts.tolist(), stops.tolist(), at.tolist(), strict=True):
@@ -93,12 +94,17 @@ class FlatRows:
     def _touch(self, starts: Indices, stops: Indices) -> None:
         """Have the pages of rows up to a page read, without the interpreter lock.
 
-        Both ends of such a row are all its pages. Those that must come from disk then stall
+        Both ends of such a row are in all its pages. Those that must come from disk then stall
         nobody else, and the misses of all rows overlap: what this costs the copies gain.
         """
-        ends = np.concatenate((starts, stops - 1))
-        some = ends[np.concatenate((stops, stops)) > np.concatenate((starts, starts))]
-        torch.index_select(self._bytes, 0, torch.from_numpy(some))
+        if not self._flat.size:
+            return
+        ends = np.concatenate((starts, stops))
+        ends[len(starts) :] -= 1
+        # An empty row may lie before the first byte or behind the last.
+        np.maximum(ends, 0, out=ends)
+        np.minimum(ends, self._flat.size - 1, out=ends)
+        torch.index_select(self._bytes, 0, torch.from_numpy(ends))
 
 
 def _merged(starts: Indices, stops: Indices, at: Indices) -> tuple[Indices, Indices, Indices]:
@@ -106,7 +112,8 @@ def _merged(starts: Indices, stops: Indices, at: Indices) -> tuple[Indices, Indi
     if len(starts) < 2:
         return starts, stops, at
     joins = starts[1:] == stops[:-1]
-    joins &= at[1:] - at[:-1] == stops[:-1] - starts[:-1]
+    if joins.any():
+        joins &= at[1:] - at[:-1] == stops[:-1] - starts[:-1]
     if not joins.any():
         return starts, stops, at
     heads = np.flatnonzero(np.concatenate(([True], ~joins)))

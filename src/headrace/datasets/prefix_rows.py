@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from typing import Any
 
@@ -12,65 +13,84 @@ from numpy.typing import NDArray
 from headrace.datasets.bounds import Indices
 from headrace.datasets.gather import copy_rows
 
+# Rows wider than this are filled one by one: the call is then a small part of the work.
+WIDE_BYTES = 16 << 10
+
 
 class PrefixRows:
     """Gathers rows whose first `length` units are `inside` and the others `outside`.
 
-    One table holds `capacity` units of each, one kind behind the other. The row of a length is
-    the window that begins so many units before the second kind, so all rows of a batch are one
-    gather from a few KB: a comparison of each element with its length costs three times that.
+    One table holds a row of each, one behind the other. The row of a length is the window that
+    begins so many units before the second, so all rows of a batch are one gather from a few KB:
+    to compare each element with its length takes three times as long.
 
     Args:
         inside: Bytes of a unit before the length.
         outside: Bytes of a unit from the length on, as many.
-        capacity: Units of the widest row.
+        width: Units of a row.
     """
 
-    def __init__(self, inside: bytes, outside: bytes, capacity: int) -> None:
-        self._capacity = capacity
-        self._unit_bytes = len(inside)
-        table = bytearray(inside * capacity + outside * capacity)
-        self._table = torch.frombuffer(table, dtype=torch.uint8)
+    def __init__(self, inside: bytes, outside: bytes, width: int) -> None:
+        unit_bytes = len(inside)
+        table = torch.frombuffer(bytearray(inside * width + outside * width), dtype=torch.uint8)
+        self._width = width
+        self._windows = table.as_strided((width + 1, width * unit_bytes), (unit_bytes, 1))
 
     def read(self, lengths: Indices, out: NDArray[np.uint8]) -> None:
         """Fill the rows of `out`.
 
         Args:
             lengths: int64 `[k]`, in units, each from 0 to the width.
-            out: `[k, width * unit bytes]`, C-contiguous, no wider than the capacity.
+            out: `[k, width * unit bytes]`, C-contiguous.
         """
-        width_bytes = out.shape[1]
-        windows = self._table.as_strided((self._capacity + 1, width_bytes), (self._unit_bytes, 1))
-        copy_rows(windows, self._capacity - lengths, out)
+        copy_rows(self._windows, self._width - lengths, out)
 
 
-def prefix_rows(inside: bytes, outside: bytes, width: int) -> PrefixRows:
-    """Give PrefixRows for some width; those used last are kept."""
-    # Widths differ by batch: one table serves all up to the next power of two.
-    return _kept(inside, outside, 1 << max(width - 1, 0).bit_length())
+# Widths differ by batch; a table takes 32 KiB at most.
+_prefix_rows = lru_cache(maxsize=64)(PrefixRows)
 
 
-@lru_cache(maxsize=16)
-def _kept(inside: bytes, outside: bytes, capacity: int) -> PrefixRows:
-    return PrefixRows(inside, outside, capacity)
+class _Scratch(threading.local):
+    """Memory of the calling thread that is used again: fresh memory would cost page faults."""
+
+    # A batch of 64 rows of 512 int32 takes 128 KiB. Larger ones are made and dropped.
+    KEPT_BYTES = 4 << 20
+
+    def __init__(self) -> None:
+        self._kept = np.empty(0, np.uint8)
+
+    def like(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Give an array of the shape of `rows`, contents undefined, until the next call."""
+        if rows.size > self.KEPT_BYTES:
+            return np.empty_like(rows)
+        if rows.size > self._kept.size:
+            self._kept = np.empty(rows.size, np.uint8)
+        return self._kept[: rows.size].reshape(rows.shape)
+
+
+_scratch = _Scratch()
 
 
 def fill_mask(lengths: Indices, mask: NDArray[np.bool_]) -> None:
-    """Make each row of a mask true up to its length.
+    """Make each row of a mask true up to its length and false from there on.
 
     Args:
         lengths: int64 `[k]`, each from 0 to the width.
-        mask: `[k, width]`, C-contiguous, filled by this.
+        mask: `[k, width]`, C-contiguous; all of it is written.
     """
-    if mask.size:
-        prefix_rows(b"\1", b"\0", mask.shape[1]).read(lengths, mask.view(np.uint8))
+    if not mask.size:
+        return
+    width = mask.shape[1]
+    if width <= WIDE_BYTES:
+        _prefix_rows(b"\1", b"\0", width).read(lengths, mask.view(np.uint8))
+        return
+    for row, length in zip(mask, lengths.tolist(), strict=True):
+        row[:length] = True
+        row[length:] = False
 
 
 def pad_rows(lengths: Indices, rows: NDArray[Any], value: Any) -> None:
     """Overwrite each row from its length on.
-
-    By bit operations over all, in place of a fill per row: no Python per row, and no branch on
-    what was there, not-a-number included.
 
     Args:
         lengths: int64 `[k]`, each from 0 to the width.
@@ -79,13 +99,20 @@ def pad_rows(lengths: Indices, rows: NDArray[Any], value: Any) -> None:
     """
     if not rows.size:
         return
-    count, width = rows.shape[:2]
-    flat = rows.reshape(count, -1).view(np.uint8)
-    unit_bytes = flat.shape[1] // width
-    scratch = np.empty_like(flat)
-    prefix_rows(b"\xff" * unit_bytes, bytes(unit_bytes), width).read(lengths, scratch)
+    flat = rows.reshape(len(rows), -1).view(np.uint8)
+    if flat.shape[1] <= WIDE_BYTES:
+        _pad_by_bits(lengths, flat, rows.shape[1], np.full(rows.shape[2:], value, rows.dtype))
+        return
+    for row, length in zip(rows, lengths.tolist(), strict=True):
+        row[length:] = value
+
+
+def _pad_by_bits(lengths: Indices, flat: NDArray[np.uint8], width: int, unit: NDArray[Any]) -> None:
+    """Clear the bits behind each length and set those of the unit, for all rows at once."""
+    ones, zeros, padding = b"\xff" * unit.nbytes, bytes(unit.nbytes), unit.tobytes()
+    scratch = _scratch.like(flat)
+    _prefix_rows(ones, zeros, width).read(lengths, scratch)
     np.bitwise_and(flat, scratch, out=flat)
-    unit = np.full(rows.shape[2:], value, rows.dtype).tobytes()
-    if any(unit):
-        prefix_rows(bytes(unit_bytes), unit, width).read(lengths, scratch)
+    if padding != zeros:
+        _prefix_rows(zeros, padding, width).read(lengths, scratch)
         np.bitwise_or(flat, scratch, out=flat)

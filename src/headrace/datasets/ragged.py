@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping
@@ -78,6 +79,11 @@ class Ragged(BulkDataset):
             *(_column(name, data, is_open=True) for name, data in self._open.items()),
             *(_column(name, data, is_open=False) for name, data in self._fixed.items()),
         )
+        # Columns that share offsets stand together: where rows are is found once for all.
+        shared: dict[int, tuple[RowOffsets, list[str]]] = {}
+        for name, offsets in self._offsets.items():
+            shared.setdefault(id(offsets), (offsets, []))[1].append(name)
+        self._cuts = list(shared.values())
         self._ready: _Ready | None = None
 
     def __len__(self) -> int:
@@ -87,16 +93,13 @@ class Ragged(BulkDataset):
     def layout(self) -> Layout:
         return self._layout
 
-    def select(self, *names: str) -> BulkDataset:
+    def select(self, *names: str) -> Ragged:
         """Give a dataset of some columns, which share this one's memory; only they are read."""
         chosen = wanted_names(names, [column.name for column in self._layout])
-        if not any(name in self._open for name in chosen):
-            return super().select(*names)
-        made = type(self).__new__(type(self))
+        made = copy.copy(self)
         made._open = {name: self._open[name] for name in chosen if name in self._open}
         made._fixed = {name: self._fixed[name] for name in chosen if name in self._fixed}
         made._offsets = {name: self._offsets[name] for name in made._open}
-        made._length = self._length
         made._settle()
         columns = {column.name: column for column in made._layout}
         made._layout = tuple(columns[name] for name in chosen)
@@ -104,15 +107,21 @@ class Ragged(BulkDataset):
 
     def sizes(self, indices: Indices) -> Mapping[str, NDArray[np.int64]]:
         check_indices(indices, self._length, self)
-        return {name: stops - starts for name, (starts, stops) in self._bounds(indices).items()}
+        found: dict[str, NDArray[np.int64]] = {}
+        for offsets, names in self._cuts:
+            starts, stops = offsets.of(indices)
+            found.update(dict.fromkeys(names, stops - starts))
+        return found
 
     def read_into_blocking(self, indices: Indices, out: Out, rows: Indices) -> None:
         check_indices(indices, self._length, self)
         ready = self._opened()
-        for name, (starts, stops) in self._bounds(indices).items():
-            into = out[name]
-            assert isinstance(into, RaggedColumn)
-            ready.flat[name].read(starts, stops, into, rows)
+        for offsets, names in self._cuts:
+            starts, stops = offsets.of(indices)
+            for name in names:
+                into = out[name]
+                assert isinstance(into, RaggedColumn)
+                ready.flat[name].read(starts, stops, into, rows)
         for array in ready.fixed.values():
             array.read_into_blocking(indices, out, rows)
 
@@ -136,12 +145,13 @@ class Ragged(BulkDataset):
         check_indices(indices, self._length, self)
         ready = self._opened()
         pads = pad_values or {}
-        for name, (starts, stops) in self._bounds(indices, out).items():
-            ready.flat[name].read_padded(starts, stops, out[name], pads.get(name, 0))
-        everything = np.arange(len(indices))
+        for offsets, names in self._cuts:
+            starts, stops = offsets.of(indices)
+            for name in filter(out.__contains__, names):
+                ready.flat[name].read_padded(starts, stops, out[name], pads.get(name, 0))
         for name, array in ready.fixed.items():
             if name in out:
-                array.read_into_blocking(indices, out, everything)
+                array.read_into_blocking(indices, out, np.arange(len(indices)))
 
     def thread_open(self) -> None:
         self._opened()
@@ -157,11 +167,14 @@ class Ragged(BulkDataset):
 
     def locate(self, index: int) -> Location:
         check_index(index, self._length, self)
-        name, data = next(iter(self._open.items()))
-        starts, stops = self._offsets[name].of(np.array([index], np.int64))
-        unit_bytes = _column(name, data, is_open=True).unit_bytes
-        first = data.start_bytes + int(starts[0]) * unit_bytes
-        range_ = ByteRange(first, first + int(stops[0] - starts[0]) * unit_bytes)
+        column = self._layout[0]
+        data = (self._open if column.is_open else self._fixed)[column.name]
+        start, stop = index, index + 1
+        if column.is_open:
+            starts, stops = self._offsets[column.name].of(np.array([index], np.int64))
+            start, stop = int(starts[0]), int(stops[0])
+        first, unit_bytes = data.start_bytes, column.unit_bytes
+        range_ = ByteRange(first + start * unit_bytes, first + stop * unit_bytes)
         return Location(data.name, range_, f"row {index}")
 
     def fingerprint(self) -> dict[str, Any]:
@@ -176,19 +189,6 @@ class Ragged(BulkDataset):
             "samples": self._length,
             "columns": columns if len(columns) <= LISTED_COLUMNS else [len(columns), digest],
         }
-
-    def _bounds(
-        self, indices: Indices, names: Mapping[str, Any] | None = None
-    ) -> dict[str, tuple[Indices, Indices]]:
-        """Give starts and stops of rows by column, found once where columns share offsets."""
-        found: dict[int, tuple[Indices, Indices]] = {}
-        bounds = {}
-        for name, offsets in self._offsets.items():
-            if names is None or name in names:
-                if id(offsets) not in found:
-                    found[id(offsets)] = offsets.of(indices)
-                bounds[name] = found[id(offsets)]
-        return bounds
 
     def _opened(self) -> _Ready:
         # Two threads may both open at first: one of the two dies unused.
