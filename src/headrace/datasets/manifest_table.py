@@ -48,6 +48,12 @@ class ManifestRows:
         self._paths = PathTable(self._kept(row) for row in lines_of(table))
         self._label_names = list(self._labels)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the lines take."""
+        numbers = (self._lines, self._label_codes, self._split_codes)
+        return self._paths.nbytes + sum(each.itemsize * len(each) for each in numbers)
+
     def _kept(self, row: ManifestLine) -> str:
         self._lines.append(row.line)
         if row.label not in self._labels:
