@@ -19,6 +19,8 @@ PAGE_BYTES = 4096
 # Gathering whole windows reads what lies behind short rows. Beyond this share of what is wanted
 # the rows are copied one by one.
 MOST_OVER_READ = 4
+# A view costs 1 us to make and 200 bytes to keep; batches come in a few widths.
+KEPT_WINDOWS = 64
 
 
 class FlatRows:
@@ -33,6 +35,7 @@ class FlatRows:
         self._view = memoryview(self._flat.data)
         self._bytes = bytes_of(flat)
         self._unit_bytes = flat.itemsize * int(np.prod(flat.shape[1:], dtype=np.int64))
+        self._windows: dict[int, torch.Tensor] = {}
 
     def read(self, starts: Indices, stops: Indices, out: RaggedColumn, rows: Indices) -> None:
         """Copy the units `[starts[i], stops[i])` into row `rows[i]` of `out`, which fits them."""
@@ -54,7 +57,7 @@ class FlatRows:
         np.minimum(lengths, width, out=lengths)
         into = out.reshape(count, -1).view(np.uint8)
         if self._has_windows(lengths, into):
-            self._copy_windows(starts * self._unit_bytes, into)
+            self._copy_windows(starts, width, into)
             pad_rows(lengths, out, value)
         else:
             out[...] = value
@@ -68,17 +71,29 @@ class FlatRows:
         wanted = int(lengths.sum()) * self._unit_bytes
         return width <= PAGE_BYTES or into.size <= MOST_OVER_READ * wanted
 
-    def _copy_windows(self, starts: Indices, into: NDArray[np.uint8]) -> None:
-        """Copy as many bytes as a row of `into` has from each start, or up to the end."""
-        last = self._flat.size - into.shape[1]
-        windows = self._bytes.as_strided((last + 1, into.shape[1]), (1, 1))
+    def _copy_windows(self, starts: Indices, width: int, into: NDArray[np.uint8]) -> None:
+        """Copy `width` units from each start, or up to the end, into a row of `into`."""
+        windows = self._windows_of(width)
+        last = len(windows) - 1
         if int(starts.max()) <= last:
             copy_rows(windows, starts, into)
             return
         copy_rows(windows, np.minimum(starts, last), into)
         for row in np.flatnonzero(starts > last).tolist():
-            tail = self._flat[int(starts[row]) :]
+            tail = self._flat[int(starts[row]) * self._unit_bytes :]
             into[row, : len(tail)] = tail
+
+    def _windows_of(self, width: int) -> torch.Tensor:
+        """Give the view that has a row of `width` units at every unit."""
+        windows = self._windows.get(width)
+        if windows is None:
+            if len(self._windows) >= KEPT_WINDOWS:
+                self._windows.clear()
+            unit = self._unit_bytes
+            count = self._flat.size // unit - width + 1
+            windows = self._bytes.as_strided((count, width * unit), (unit, 1))
+            self._windows[width] = windows
+        return windows
 
     def _copy(self, starts: Indices, stops: Indices, at: Indices, into: NDArray[np.uint8]) -> None:
         """Copy the units `[starts[i], stops[i])` to unit `at[i]` of the bytes `into`."""

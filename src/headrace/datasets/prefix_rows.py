@@ -58,14 +58,18 @@ class _Scratch(threading.local):
 
     def __init__(self) -> None:
         self._kept = np.empty(0, np.uint8)
+        self._last: NDArray[np.uint8] = np.empty((0, 0), np.uint8)
 
     def like(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Give an array of the shape of `rows`, contents undefined, until the next call."""
+        if rows.shape == self._last.shape:
+            return self._last
         if rows.size > self.KEPT_BYTES:
             return np.empty_like(rows)
         if rows.size > self._kept.size:
             self._kept = np.empty(rows.size, np.uint8)
-        return self._kept[: rows.size].reshape(rows.shape)
+        self._last = self._kept[: rows.size].reshape(rows.shape)
+        return self._last
 
 
 _scratch = _Scratch()
@@ -101,15 +105,22 @@ def pad_rows(lengths: Indices, rows: NDArray[Any], value: Any) -> None:
         return
     flat = rows.reshape(len(rows), -1).view(np.uint8)
     if flat.shape[1] <= WIDE_BYTES:
-        _pad_by_bits(lengths, flat, rows.shape[1], np.full(rows.shape[2:], value, rows.dtype))
+        _pad_by_bits(lengths, flat, rows.shape[1], _bytes_of(value, rows))
         return
     for row, length in zip(rows, lengths.tolist(), strict=True):
         row[length:] = value
 
 
-def _pad_by_bits(lengths: Indices, flat: NDArray[np.uint8], width: int, unit: NDArray[Any]) -> None:
+def _bytes_of(value: Any, rows: NDArray[Any]) -> bytes:
+    """Give a unit full of a value as bytes."""
+    if type(value) is int and value == 0:
+        return bytes(rows[0, 0].nbytes)
+    return np.full(rows.shape[2:], value, rows.dtype).tobytes()
+
+
+def _pad_by_bits(lengths: Indices, flat: NDArray[np.uint8], width: int, padding: bytes) -> None:
     """Clear the bits behind each length and set those of the unit, for all rows at once."""
-    ones, zeros, padding = b"\xff" * unit.nbytes, bytes(unit.nbytes), unit.tobytes()
+    ones, zeros = b"\xff" * len(padding), bytes(len(padding))
     scratch = _scratch.like(flat)
     _prefix_rows(ones, zeros, width).read(lengths, scratch)
     np.bitwise_and(flat, scratch, out=flat)
