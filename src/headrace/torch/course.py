@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from headrace.batch import Batch
 from headrace.build.built import Built
@@ -15,7 +16,6 @@ from headrace.stream import BatchStream, Steps
 from headrace.torch.draws import Draws, Keys
 from headrace.torch.fetch import plain
 from headrace.torch.place import Place
-from headrace.torch.reading import Reading
 
 logger = logging.getLogger("headrace")
 
@@ -32,7 +32,9 @@ class Course:
         keys: Where the keys are.
         place: Counts what is taken.
         timeout_s: The longest wait for a batch; 0 for no bound.
-        reading: Tells what the readers do.
+        ahead_steps: Steps whose keys are drawn before the next one is taken.
+        expected_end: Where the pass ends by the length of its sampler; None if that has none.
+        top_frames: Tells the line that each reader thread is at.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class Course:
         keys: Keys,
         place: Place,
         timeout_s: float,
-        reading: Reading,
+        ahead_steps: int,
+        expected_end: int | None,
+        top_frames: Callable[[], dict[str, str]],
     ) -> None:
         self.stall_s = timeout_s or _STALL_S
         self._steps = steps
@@ -50,7 +54,9 @@ class Course:
         self._keys = keys
         self._place = place
         self._timeout_s = timeout_s
-        self._reading = reading
+        self._ahead_steps = ahead_steps
+        self._expected_end = expected_end
+        self._top_frames = top_frames
         self._is_awaited = False
 
     def draw_ahead(self, stream: BatchStream) -> None:
@@ -61,7 +67,11 @@ class Course:
         """
         if self._draws.end is not None:
             return
-        end = self._draws.draw_to(self._steps.next_step + self._reading.ahead_steps + 1)
+        step = self._steps.next_step
+        # At the last step that is expected it is looked whether one more comes, so that a state
+        # can tell the end of a pass, which frameworks that count batches never ask for.
+        is_last = step + 1 == self._expected_end
+        end = self._draws.draw_to(step + 1 + max(self._ahead_steps, is_last))
         if end is not None:
             stream.until = self._steps.end = end
             if isinstance(self._steps, Run):
@@ -79,10 +89,10 @@ class Course:
             self._is_awaited = False
 
     def _too_late(self) -> BatchTimeoutError:
-        return BatchTimeoutError(self._timeout_s, self._top_frames())
+        return BatchTimeoutError(self._timeout_s, self._readers())
 
-    def _top_frames(self) -> str:
-        frames = self._reading.engine.top_frames()
+    def _readers(self) -> str:
+        frames = self._top_frames()
         return "; ".join(f"{name} at {line}" for name, line in frames.items())
 
     # -- what a stream asks of its owner -------------------------------------------------
@@ -97,7 +107,7 @@ class Course:
             # A failure is a value here: the pass goes on behind it, as torch's does.
             batch = plain(step, Raised(built.failure))
             built.failure = None
-        self._place.take(self._keys.pop(step))
+        self._place.take(self._keys.pop(step), step + 1 == self._draws.end)
         return batch
 
     def waited_in_vain(self, asked: float) -> None:
@@ -107,8 +117,8 @@ class Course:
         if self._timeout_s and not self._is_awaited:
             raise self._too_late()
         if not self._timeout_s:
-            frames = self._top_frames()
-            logger.warning("waited %.1f s for a batch; readers: %s", waited_s, frames or "none")
+            readers = self._readers() or "none"
+            logger.warning("waited %.1f s for a batch; readers: %s", waited_s, readers)
 
     def complete(self, stream: BatchStream, steps: Steps) -> None:
         self._place.is_complete = True

@@ -115,11 +115,19 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         """Do as `__iter__`, for `async for`."""
         return self.__iter__()
 
+    @property
+    def passes(self) -> int:
+        """How many passes come before the one that `iter` begins, or goes on with after a load.
+
+        A loop over epochs that may be resumed runs over `range(loader.passes, epochs)`.
+        """
+        return (self._saved or self._next_place()).passes
+
     def state_dict(self) -> dict[str, Any]:
         """Give where the pass begun last stands, as plain JSON; from any thread.
 
-        It tells what was taken, not what was read ahead. A pass that has given its last batch
-        is under way until its loop has ended.
+        It tells what was taken, not what was read ahead. Once the last batch of a pass has been
+        taken, it tells of the next pass; `passes` is then one more.
         """
         place = self._saved or self._place
         if place is None or place.is_complete:

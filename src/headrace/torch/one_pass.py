@@ -14,7 +14,7 @@ from headrace.errors import StateError, TimeoutWithoutThreadsError
 from headrace.stream import BatchStream
 from headrace.threads import reap
 from headrace.torch.course import Course
-from headrace.torch.draws import DrawnSteps, Draws, Keys
+from headrace.torch.draws import Draws, Keys
 from headrace.torch.place import Place
 from headrace.torch.reading import Reading
 from headrace.torch.starts import Starts
@@ -77,8 +77,17 @@ class Pass:
         if saved is not None and saved.process:
             start = self._draw_taken(draws, place, saved)
         draws.draw_to(start + reading.ahead_steps)
-        steps = reading.engine.start(DrawnSteps(), slice(None), start, draws.end)
-        self._course = Course(steps, draws, self._keys, place, loader.timeout, reading)
+        steps = reading.start(start, draws.end)
+        self._course = Course(
+            steps,
+            draws,
+            self._keys,
+            place,
+            loader.timeout,
+            reading.ahead_steps,
+            _expected_end(self._sampler, first),
+            reading.engine.top_frames,
+        )
         self._stream = BatchStream(self._course, start, draws.end, None)
 
     def _draw_taken(self, draws: Draws, place: Place, saved: Place) -> int:
@@ -145,6 +154,13 @@ _OTHER_KEYS = (
     "The sampler does not yield what it yielded before the state was saved. Call its set_epoch "
     "as before, and give samplers that draw at random a generator of their own."
 )
+
+
+def _expected_end(sampler: Any, first: int) -> int | None:
+    try:
+        return first + len(sampler)
+    except Exception:  # noqa: BLE001 - torch asks no sampler for its length before a pass
+        return None
 
 
 def _drawn_seed(generator: torch.Generator | None) -> int:

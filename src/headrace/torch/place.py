@@ -24,7 +24,7 @@ class Place:
         seeds_once: Whether only the first pass draws one, as where threads are kept.
         progress: Batches taken, and the CRC-32 over their keys; both at once, since other threads
             may read them.
-        is_complete: Whether the consumer has met the end of the pass.
+        is_complete: Whether nothing of the pass is left.
     """
 
     own: list[str] = field(default_factory=list)
@@ -35,10 +35,11 @@ class Place:
     progress: tuple[int, int] = (0, 0)
     is_complete: bool = False
 
-    def take(self, key: Any) -> None:
+    def take(self, key: Any, is_last: bool = False) -> None:
         """Count a batch."""
         taken, check = self.progress
         self.progress = (taken + 1, zlib.crc32(repr(key).encode(), check))
+        self.is_complete = is_last
 
     def another(self, passes: int) -> Place:
         """Give the place of another pass, with as many before it."""

@@ -82,6 +82,8 @@ class NumberedThreads(OpenedDataset):
         self._base_seed = base_seed
         self._numbers = itertools.count()
         self._mine = threading.local()
+        self._changed = threading.Condition()
+        self._begun = 0
         self._place_of_pass = (base_seed, 0, 0)
 
     def begin_pass(self, base_seed: int, number: int, first_step: int) -> None:
@@ -106,6 +108,15 @@ class NumberedThreads(OpenedDataset):
         begun = attempt(self._begin_worker)
         if isinstance(begun, Raised):
             self._mine.failure = begun.error
+        with self._changed:
+            self._begun += 1
+            self._changed.notify_all()
+
+    def wait_begun(self, threads: int) -> None:
+        """Block until so many threads have become workers."""
+        with self._changed:
+            while self._begun < threads:
+                self._changed.wait()
 
     def _begin_worker(self) -> None:
         id = next(self._numbers)

@@ -11,9 +11,12 @@ from headrace.build.builder import Builder, Finish, Hop
 from headrace.config import MAX_PREFETCH, MAX_WORKERS
 from headrace.datasets.foreign import ThreadCopies
 from headrace.engine import Engine, Settings
-from headrace.torch.draws import Keys
+from headrace.inline import InlineRun
+from headrace.reader import Run
+from headrace.torch.draws import DrawnSteps, Keys
 from headrace.torch.fetch import FetchBuilder
 from headrace.torch.pinning import pinning
+from headrace.torch.process_generators import kept_from_init
 from headrace.torch.reader_threads import NumberedThreads, Subject
 from headrace.torch.worker_info import install
 
@@ -45,6 +48,8 @@ class Reading:
         workers = min(workers, 1) if sharing == "serial" else workers
         if workers:
             install()
+        self._has_init = loader.worker_init_fn is not None
+        self._is_begun = False
         self.ahead_steps = _ahead_steps(workers, loader.prefetch_factor)
         self.threads = NumberedThreads(
             subject,
@@ -69,6 +74,16 @@ class Reading:
             self.threads,
             _BuilderMaker(loader, self.threads, keys),
         )
+
+    def start(self, start: int, end: int | None) -> Run | InlineRun:
+        """Read steps from `start` on; keys must be there for those that are read ahead."""
+        if self._is_begun or not self._has_init:
+            return self.engine.start(DrawnSteps(), slice(None), start, end)
+        self._is_begun = True
+        with kept_from_init():
+            run = self.engine.start(DrawnSteps(), slice(None), start, end)
+            self.threads.wait_begun(len(self.engine.threads()))
+        return run
 
 
 class _BuilderMaker:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 
 from headrace.errors import StateError
 from headrace.samplers.epoch_starts import EpochStart, GeneratorStart, states_of
 from headrace.samplers.replay import chain_of
 from headrace.torch.place import Place
+from headrace.torch.process_generators import process_generators
 
 
 class Starts:
@@ -38,9 +35,9 @@ class Starts:
         lacking = [part for part in chain if getattr(part, "generator", None) is None]
         self.own: list[EpochStart] = [GeneratorStart(each) for each in distinct.values()]
         self.own += states_of(lacking)
-        self.process: list[EpochStart] = [GeneratorStart(torch.default_generator)]
-        if not all(type(part).__module__.startswith("torch.") for part in chain):
-            self.process += [_PythonStart(), _NumpyStart()]
+        # Torch's samplers draw from torch's generator alone, and a state should stay small.
+        are_torchs = all(type(part).__module__.startswith("torch.") for part in chain)
+        self.process = process_generators()[: 1 if are_torchs else None]
 
     def read_own(self) -> list[str]:
         """Give the states of what belongs to the loader."""
@@ -90,28 +87,3 @@ def _write(starts: Sequence[EpochStart], texts: Sequence[str], field: str) -> No
 
 
 _CURE = "Make the DataLoader with the generator and sampler that it had when the state was saved."
-
-
-class _PythonStart:
-    """The generator of the module `random`, which samplers of users shuffle with."""
-
-    def read(self) -> str:
-        return json.dumps(random.getstate())
-
-    def write(self, text: str) -> None:
-        version, words, gauss = json.loads(text)
-        random.setstate((version, tuple(words), gauss))
-
-
-class _NumpyStart:
-    """The generator of `numpy.random`."""
-
-    def read(self) -> str:
-        legacy: Any = np.random.get_state()
-        name, keys, *rest = legacy
-        return json.dumps([name, base64.b64encode(keys.tobytes()).decode(), *rest])
-
-    def write(self, text: str) -> None:
-        name, keys, *rest = json.loads(text)
-        words = np.frombuffer(base64.b64decode(keys, validate=True), np.uint32)
-        np.random.set_state((name, words, *rest))
