@@ -12,6 +12,7 @@ for epoch in loader.epochs(3):
 
 from typing import TYPE_CHECKING, Any
 
+from headrace import images
 from headrace.batch import Batch
 from headrace.collate import Columns, default_collate
 from headrace.collators import (
@@ -139,6 +140,7 @@ __all__ = [
     "default_collate",
     "derive",
     "gray8_to_planar",
+    "images",
     "masked_mean",
     "mix",
     "padding_stats",

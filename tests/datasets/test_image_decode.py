@@ -268,7 +268,9 @@ def test_every_image_of_a_size_is_its_scaled_centre() -> None:
     data = encoded(picture)
     box = centre_box((30, 44), (10, 10))
     wanted = np.asarray(
-        Image.fromarray(picture[:, box.left : box.left + 30]).resize((10, 10), Image.BILINEAR)
+        Image.fromarray(picture[:, box.left : box.left + 30]).resize(
+            (10, 10), Image.Resampling.BILINEAR
+        )
     )
     last, first = np.zeros((10, 10, 3), np.uint8), np.zeros((3, 10, 10), np.uint8)
 

@@ -167,7 +167,7 @@ def test_classes_that_are_none_are_refused(tmp_path: Path) -> None:
 
     for wrong in ("a", [], ["a", "a"], [1], {"a": "0"}, {"a": True}, {1: 0}):
         with pytest.raises(ConfigError, match="classes: wanted"):
-            hr.ImageFolder(tmp_path, classes=wrong)  # type: ignore[call-overload]
+            hr.ImageFolder(tmp_path, classes=wrong)  # type: ignore[arg-type]
 
 
 def test_the_fingerprint_tells_trees_apart(tmp_path: Path) -> None:
