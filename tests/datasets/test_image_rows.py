@@ -32,7 +32,7 @@ def tree(root: Path, shapes: list[tuple[int, int]] = SHAPES) -> Path:
 
 def number_of(index: int, count: int = len(SHAPES)) -> int:
     """Give the number of the picture that a sample is: the even ones come first."""
-    numbers = [*range(0, count, 2), *range(1, count, 2)]
+    numbers: list[int] = [*range(0, count, 2), *range(1, count, 2)]
     return numbers[index]
 
 
