@@ -15,6 +15,7 @@ from headrace.build.samples import SampleTransform
 from headrace.datasets.adapt import AnyDataset
 from headrace.datasets.dataset import BulkDataset
 from headrace.datasets.foreign import ThreadCopies
+from headrace.datasets.parts import everything_in
 from headrace.engine import Settings
 from headrace.errors import ConfigError
 from headrace.landing import Landing
@@ -78,18 +79,25 @@ def settings_of(
     )
 
 
-def stateful_of(**objects: Any) -> dict[str, Any]:
+def stateful_of(dataset: AnyDataset, **functions: Any) -> dict[str, Any]:
     """Pick the user's objects that have a state to be kept, by role.
 
-    The state of a torch module is its weights, which belong to no place in the data.
+    Those inside a composed dataset count too, each once. The state of a torch module is its
+    weights, which belong to no place in the data.
     """
-    return {
-        role: held
-        for role, held in objects.items()
-        if hasattr(held, "state_dict")
+    found: dict[int, tuple[str, Any]] = {}
+    for role, held in (*everything_in(dataset, "dataset"), *functions.items()):
+        if _has_state(held):
+            found.setdefault(id(held), (role, held))
+    return dict(found.values())
+
+
+def _has_state(held: Any) -> bool:
+    return (
+        hasattr(held, "state_dict")
         and hasattr(held, "load_state_dict")
         and not isinstance(held, torch.nn.Module)
-    }
+    )
 
 
 # Under this a step is gathered in about the time that two readers lose to each other's turns at

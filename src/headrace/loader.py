@@ -159,7 +159,7 @@ class Loader:
         self._base = base
         self.fingerprint = self.dataset.fingerprint()
         stateful = stateful_of(
-            dataset=data, collate=collate, sample_transform=sample_transform, transform=transform
+            self.dataset, collate=collate, sample_transform=sample_transform, transform=transform
         )
         self._identity = identity_of(self.seed, base, self.fingerprint, stateful)
         # A transform that runs on another device runs at delivery, not where batches are built.

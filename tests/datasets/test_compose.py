@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -350,3 +351,19 @@ def test_a_list_of_datasets_is_passed_one_by_one(given: Any) -> None:
     """The form of torch's ConcatDataset would be one dataset whose samples are datasets."""
     with pytest.raises(ConfigError, match=r"Pass them one by one: Concat\(\*datasets\)"):
         Concat(given)
+
+
+class Doubled:
+    """A function that is an object, whose repr holds its address."""
+
+    def __call__(self, sample: object) -> object:
+        return sample
+
+
+def test_a_mapped_function_has_the_same_name_in_every_process() -> None:
+    """A fingerprint holds no address, or a state would fit no other process (S4-76)."""
+    data = Arrays({"id": np.arange(4)})
+
+    facts = [data.map(function).fingerprint() for function in (Doubled(), partial(Doubled()))]
+
+    assert [fact["function"] for fact in facts] == ["Doubled", "partial(Doubled)"]

@@ -78,6 +78,11 @@ class SampleTransform(Counting):
         return {**sample, "calls": self.count()}
 
 
+class SampleFunction(Counting):
+    def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
+        return {**sample, "calls": self.count()}
+
+
 class Transform(Counting):
     def __call__(self, batch: hr.Batch, keys: hr.PickKeys) -> dict[str, Any]:
         return {**batch, "calls": batch["id"] * 0 + self.count()}
@@ -89,6 +94,12 @@ class AsyncTransform(Counting):
         return {**batch, "calls": batch["id"] * 0 + self.count()}
 
 
+def split_in_two() -> tuple[Any, Any]:
+    """Give two halves of one stateful dataset."""
+    data = Samples()
+    return hr.Subset(data, range(5)), hr.Subset(data, range(5, SAMPLES))
+
+
 def plain() -> hr.Arrays:
     """Give a dataset without a state."""
     return hr.Arrays({"id": np.arange(SAMPLES)})
@@ -98,6 +109,10 @@ KINDS: dict[str, Any] = {
     "samples": lambda: {"data": Samples()},
     "awaited samples": lambda: {"data": AwaitedSamples()},
     "rows": lambda: {"data": Rows()},
+    "samples of a subset": lambda: {"data": hr.Subset(Samples(), range(SAMPLES))},
+    "rows of a subset": lambda: {"data": hr.Subset(Rows(), range(SAMPLES))},
+    "samples of a part": lambda: {"data": hr.Concat(*split_in_two())},
+    "a mapped function": lambda: {"data": plain().map(SampleFunction())},
     "collate": lambda: {"data": plain(), "collate": Collate()},
     "sample transform": lambda: {"data": plain(), "sample_transform": SampleTransform()},
     "transform": lambda: {"data": plain(), "transform": Transform()},

@@ -16,6 +16,10 @@ class OverParts(Opened):
 
     parts: tuple[Any, ...]
 
+    def made_of(self) -> dict[str, Any]:
+        """Give what this is made of by a short name: the parts by number, and functions."""
+        return {str(number): part for number, part in enumerate(self.parts)}
+
     def _each(self) -> Iterator[Any]:
         return iter({id(part): part for part in self.parts}.values())
 
@@ -38,6 +42,17 @@ class OverParts(Opened):
     def check(self) -> None:
         for part in self._each():
             part.check()
+
+
+def everything_in(dataset: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Give a dataset and all that it is made of, outermost first, each with its path.
+
+    What adapts a user's object stands for it: the object itself is given, under the same path.
+    """
+    yield path, getattr(dataset, "subject", dataset)
+    if isinstance(dataset, OverParts):
+        for name, part in dataset.made_of().items():
+            yield from everything_in(part, f"{path}/{name}")
 
 
 def fingerprints_of(parts: Sequence[Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,10 @@ class Route(ABC):
     def finish(self, sample: Any) -> Any:
         """Give what is made of a sample."""
         return sample
+
+    def functions(self) -> dict[str, Any]:
+        """Give the user's functions by a short name."""
+        return {}
 
     def facts(self) -> dict[str, Any]:
         """Give what a fingerprint must know beside the parts."""
@@ -89,8 +94,11 @@ class Mapped(Route):
     def finish(self, sample: Any) -> Any:
         return self._function(sample)
 
+    def functions(self) -> dict[str, Any]:
+        return {"function": self._function}
+
     def facts(self) -> dict[str, Any]:
-        return {"function": getattr(self._function, "__qualname__", repr(self._function))}
+        return {"function": _name_of(self._function)}
 
 
 class Parts:
@@ -102,3 +110,11 @@ class Parts:
 
     def __call__(self, sample: Any) -> dict[Hashable, Any]:
         return {key: sample[key] for key in self._keys}
+
+
+def _name_of(function: Callable[[Any], Any]) -> str:
+    """Name a function alike in every process: an object by its class, not by its address."""
+    if isinstance(function, partial):
+        return f"partial({_name_of(function.func)})"
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
+    return name

@@ -24,6 +24,9 @@ class _Routed(OverParts, Dataset):
     def __len__(self) -> int:
         return self._route.length(self.parts)
 
+    def made_of(self) -> dict[str, Any]:
+        return {**super().made_of(), **self._route.functions()}
+
     def locate(self, index: int) -> Location | None:
         part, local = self._place(index)
         found: Location | None = self.parts[part].locate(local)
