@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import chain
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,12 @@ from headrace.build.builder import Builder, Finish, Hop, indices_of
 from headrace.build.built import Built
 from headrace.build.bulk import BulkBuilder
 from headrace.build.calls import Raised, attempt
-from headrace.build.pages import Page, Pages, names_of
+from headrace.build.pages import Page, Pages, names_of, names_of_open
 from headrace.build.samples import FIRST_GUESS_BYTES
 from headrace.collate import OFFSETS, Columns
-from headrace.collators.padded import LENGTHS, MASK, PadCollator
-from headrace.collators.padding import Padding, lay_out
-from headrace.datasets.dataset import BulkDataset
+from headrace.collators.padded import PadCollator
+from headrace.collators.padding import Padding, spread
+from headrace.datasets.dataset import BulkDataset, Layout
 from headrace.errors import RowErrors
 from headrace.pick import Picks
 from headrace.plan import Span
@@ -43,16 +42,38 @@ def padded_builder(
         ConfigError: The collator is not for these columns.
     """
     collator.check_layout(dataset.delivered)
-    if dataset.reads_padded and not dataset.waits and dataset.delivered == dataset.layout:
-        pages = Pages(dataset.layout, collator, pool, batch_rows)
-        return PaddedBuilder(dataset, finish, pages, hop)
-    only_open = tuple(column for column in dataset.delivered if column.is_open)
-    pages = Pages(only_open, collator, pool, batch_rows)
+    pages = Pages(dataset.delivered, collator, pool)
+    if dataset.reads_spread and not dataset.waits and dataset.delivered == dataset.layout:
+        return SpreadBuilder(dataset, finish, pages, hop)
     return LaidOutBuilder(dataset, finish, pages, pool, batch_rows, hop)
 
 
-class PaddedBuilder(Builder):
-    """Has a dataset read the rows of each step straight to where they are handed out."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """What was read of some steps.
+
+    Attributes:
+        pages: The open columns of each step.
+        fixed: The others, of all steps: `[rows, *shape]`.
+    """
+
+    pages: list[Page]
+    fixed: dict[str, NDArray[Any]]
+
+    def values(self, position: int, rows: slice, layout: Layout) -> tuple[torch.Tensor, ...]:
+        """Hand out the columns of one step."""
+        page = self.pages[position]
+        values: list[torch.Tensor] = []
+        for column in layout:
+            if column.is_open:
+                values += page.tensors(column.name)
+            else:
+                values.append(torch.from_numpy(self.fixed[column.name][rows]))
+        return tuple(values)
+
+
+class SpreadBuilder(Builder):
+    """Has a dataset read rows straight to where they are handed out, side by side."""
 
     joins_steps = True
 
@@ -61,8 +82,9 @@ class PaddedBuilder(Builder):
     ) -> None:
         super().__init__(finish, hop)
         self._dataset = dataset
+        self._layout = dataset.layout
+        self._names = names_of(dataset.layout)
         self._pages = pages
-        self._names = names_of(dataset.delivered)
         self._sizes = StepSizes(dataset, pages.padding)
 
     @property
@@ -77,42 +99,68 @@ class PaddedBuilder(Builder):
         return self._sizes.of(picks, ends)
 
     def build_blocking(self, span: Span) -> list[Built]:
-        return [self._build_step(span, position) for position in range(len(span.steps))]
+        read = self._read(span.picks.sample, span.ends)
+        if not isinstance(read, Raised):
+            return self.assemble(self._hand_out, span, read)
+        if len(span.steps) == 1:
+            return [self._build_alone(span, 0, read)]
+        return [self._build_alone(span, position) for position in range(len(span.steps))]
 
-    def _build_step(self, span: Span, position: int) -> Built:
-        samples = span.picks.sample[span.rows(position)]
-        substitution: Substitution | None = None
+    def _build_alone(self, span: Span, position: int, failed: Raised | None = None) -> Built:
+        """Build one step by itself, after a fault somewhere in its span."""
+        substitution = self.finish.substitution(span, position)
+        ends = [0, len(substitution.samples)]
         while True:
-            began = self.times.clock()
-            read = attempt(self._read_page, samples)
-            self.times.add_read(began)
+            read = failed or self._read(indices_of(substitution.samples), ends)
+            failed = None
             if not isinstance(read, Raised):
-                return self.assemble(self._hand_out, span, position, read, substitution)
+                return self.assemble(self._hand_out_alone, span, position, read, substitution)
             if not isinstance(read.error, RowErrors):
                 return self.finish.failed(span, position, read.error)
-            substitution = substitution or self.finish.substitution(span, position)
             for row, error in sorted(read.error.errors.items()):
                 index = substitution.samples[row]
                 if not substitution.replace(row, error, self.finish.where(index)):
                     return self.finish.failed(span, position, error, index)
-            samples = indices_of(substitution.samples)
 
-    def _read_page(self, samples: NDArray[np.int64]) -> Page:
-        pages = self._pages
-        page = pages.take(self._dataset.sizes(samples), samples)
-        self._dataset.read_padded_blocking(samples, page.values, pages.pad_values)
-        # The width may be above the length at which rows are cut, where nothing was cut yet.
-        most = pages.padding.max_length
-        if most is not None:
-            for name, pad_value in pages.pad_values.items():
-                page.values[name][:, most:] = pad_value
-        return page
+    def _read(self, samples: NDArray[np.int64], ends: list[int]) -> Read | Raised:
+        began = self.times.clock()
+        read = attempt(self._read_spread, samples, ends)
+        self.times.add_read(began)
+        return read
 
-    def _hand_out(
-        self, span: Span, position: int, page: Page, substitution: Substitution | None
+    def _read_spread(self, samples: NDArray[np.int64], ends: list[int]) -> Read:
+        pages = self._pages.take(self._dataset.sizes(samples), samples, ends)
+        fixed = {
+            column.name: np.empty((len(samples), *column.unit_shape), column.dtype)
+            for column in self._layout
+            if not column.is_open
+        }
+        self._dataset.read_spread_blocking(samples, fixed, [page.values for page in pages])
+        return Read(pages, fixed)
+
+    def _hand_out(self, span: Span, read: Read) -> list[Built]:
+        return [
+            self._hand_out_one(span, position, read, position, span.rows(position))
+            for position in range(len(span.steps))
+        ]
+
+    def _hand_out_alone(
+        self, span: Span, position: int, read: Read, substitution: Substitution
     ) -> Built:
-        values = tuple(chain.from_iterable(map(page.tensors, page.values)))
-        rows = span.rows(position)
+        rows = slice(0, len(substitution.samples))
+        return self._hand_out_one(span, position, read, 0, rows, substitution)
+
+    def _hand_out_one(
+        self,
+        span: Span,
+        position: int,
+        read: Read,
+        page: int,
+        rows: slice,
+        substitution: Substitution | None = None,
+    ) -> Built:
+        read.pages[page].pad(self._pages.pad_values)
+        values = read.values(page, rows, self._layout)
         columns = Columns(self._names, values, rows.stop - rows.start)
         return self.finish.finish(span, position, columns, substitution)
 
@@ -150,21 +198,15 @@ class LayOut:
         given = dict(zip(columns.names, columns.values, strict=True))
         offsets = {name: given.pop(name + OFFSETS).numpy() for name in self._pages.pad_values}
         sizes = {name: np.diff(each) for name, each in offsets.items()}
-        page = self._pages.take(sizes, samples)
+        (page,) = self._pages.take(sizes, samples, [0, len(samples)])
         made: dict[str, torch.Tensor] = {}
         for name, value in given.items():
             if name not in offsets:
                 made[name] = value
                 continue
-            lay_out(
-                value.numpy(),
-                offsets[name],
-                page.lengths[name],
-                page.values[name],
-                self._pages.pad_values[name],
-            )
-            suffixes = ("", LENGTHS, MASK)
-            made |= zip((name + each for each in suffixes), page.tensors(name), strict=True)
+            spread(value.numpy(), offsets[name][:-1], page.lengths[name], page.values[name])
+            made |= zip(names_of_open(name), page.tensors(name), strict=True)
+        page.pad(self._pages.pad_values)
         return Columns(tuple(made), tuple(made.values()), columns.num_rows)
 
 

@@ -1,21 +1,20 @@
-"""Memory for the padded columns of one step."""
+"""Memory for the padded columns of a span of steps."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headrace.build.bulk import OWN_STORAGE_BYTES
 from headrace.collators.padded import LENGTHS, MASK, PadCollator
-from headrace.collators.padding import Lengths
+from headrace.collators.padding import Lengths, fill_behind, fill_mask
 from headrace.datasets.dataset import Layout
-from headrace.datasets.prefix_rows import fill_mask
 from headrace.ring.blocks import ALIGN_BYTES, BlockPool, capacity_for
 
 _BOOL = np.dtype(np.bool_)
@@ -23,105 +22,101 @@ _BOOL = np.dtype(np.bool_)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Page:
-    """The columns of one step, where they are filled and stay; views of them keep their block.
+    """The open columns of one step, where they are filled and stay.
 
     Attributes:
-        values: By column: `[rows, *shape]`, or `[rows, width, *unit shape]` where it is open.
-        lengths: By open column: how many elements of each row count, int64 `[rows]`.
-        masks: By open column: which positions count, bool `[rows, width]`.
+        values: By column: `[rows, width, *unit shape]`.
+        masks: By column: which positions are real, bool `[rows, width]`.
+        lengths: By column: how many of each row are, int64 `[rows]`.
     """
 
     values: dict[str, NDArray[Any]]
-    lengths: dict[str, Lengths]
     masks: dict[str, NDArray[np.bool_]]
+    lengths: dict[str, Lengths]
 
-    def tensors(self, name: str) -> tuple[torch.Tensor, ...]:
-        """Give what a column becomes in the batch: one tensor, or three where it is open."""
-        values = torch.from_numpy(self.values[name])
-        if name not in self.lengths:
-            return (values,)
-        return values, torch.from_numpy(self.lengths[name]), torch.from_numpy(self.masks[name])
+    def pad(self, pad_values: Mapping[str, Any]) -> None:
+        """Overwrite what is not real, and say in the masks what is."""
+        for name, values in self.values.items():
+            mask = self.masks[name]
+            fill_mask(self.lengths[name], mask)
+            fill_behind(values, mask, pad_values[name])
+
+    def tensors(self, name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Give what an open column becomes in the batch."""
+        return (
+            torch.from_numpy(self.values[name]),
+            torch.from_numpy(self.lengths[name]),
+            torch.from_numpy(self.masks[name]),
+        )
 
 
 class Pages:
     """Makes pages out of recycled blocks.
 
     Args:
-        layout: The columns.
+        layout: The columns; those that are not open are left out.
         collator: What pads the open ones.
         pool: Where blocks come from.
-        batch_rows: Rows of a full batch, which decide what a small column is.
 
     Attributes:
         padding: The rule for lengths and widths.
         pad_values: What fills each open column, a number of its dtype.
     """
 
-    def __init__(
-        self, layout: Layout, collator: PadCollator, pool: BlockPool, batch_rows: int
-    ) -> None:
+    def __init__(self, layout: Layout, collator: PadCollator, pool: BlockPool) -> None:
         self.padding = collator.padding
-        self.pad_values = {c.name: collator.pad_for(c.name, c.dtype) for c in layout if c.is_open}
-        self._layout = layout
+        self._open = [column for column in layout if column.is_open]
+        self.pad_values = {c.name: collator.pad_for(c.name, c.dtype) for c in self._open}
         self._pool = pool
-        # A kept label must not keep the block of its batch.
-        self._small = {
-            c.name
-            for c in layout
-            if not c.is_open and c.unit_bytes * batch_rows < OWN_STORAGE_BYTES
-        }
 
-    def take(self, sizes: Mapping[str, Lengths], samples: NDArray[np.int64]) -> Page:
-        """Give memory for some samples: lengths and masks filled in, values undefined.
+    def take(
+        self, sizes: Mapping[str, Lengths], samples: NDArray[np.int64], ends: Sequence[int]
+    ) -> list[Page]:
+        """Give memory for some steps, values and masks undefined. Views of it keep all of it.
 
         Args:
             sizes: Length of each sample in each open column.
             samples: Their indices.
+            ends: Row at which each step begins, and the end.
 
         Raises:
-            CollateError: A row is too long, or every row of a column is empty.
+            CollateError: A row is too long, or every row of a step is empty.
         """
-        lengths: dict[str, Lengths] = {}
-        wanted: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
-        for column in self._layout:
-            name = column.name
-            shape: tuple[int, ...] = (len(samples),)
-            if column.is_open:
-                lengths[name], width = self.padding.fit(sizes[name], name, samples)
-                shape = (len(samples), width)
-                wanted[name + MASK] = shape, _BOOL
-            wanted[name] = (*shape, *column.unit_shape), column.dtype
-        values = self._cut(wanted)
-        masks = {name: values.pop(name + MASK) for name in lengths}
-        for name, mask in masks.items():
-            fill_mask(lengths[name], mask)
-        return Page(values, lengths, masks)
-
-    def _cut(
-        self, wanted: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
-    ) -> dict[str, NDArray[Any]]:
-        """Cut arrays out of one block, which goes back when the last of their views has died."""
-        places: dict[str, int] = {}
+        pages: list[Page] = []
+        cuts: list[tuple[dict[str, NDArray[Any]], str, tuple[int, ...], np.dtype[Any], int]] = []
         need = 0
-        for name, (shape, dtype) in wanted.items():
-            if name not in self._small:
-                places[name] = need
-                need += -(-math.prod(shape) * dtype.itemsize // ALIGN_BYTES) * ALIGN_BYTES
+        for first, end in pairwise(ends):
+            page = Page({}, {}, {})
+            for column in self._open:
+                name, rows = column.name, slice(first, end)
+                lengths, width = self.padding.fit(sizes[name][rows], name, samples[rows])
+                page.lengths[name] = lengths
+                shape = end - first, width, *column.unit_shape
+                cuts.append((page.values, name, shape, column.dtype, need))
+                need += _aligned(math.prod(shape) * column.dtype.itemsize)
+                cuts.append((page.masks, name, shape[:2], _BOOL, need))
+                need += _aligned(math.prod(shape[:2]))
+            pages.append(page)
         block = self._pool.lend(capacity_for(need))
         memory = block.lease(0, (need,), "|u1")
         block.let_go()
-        return {
-            name: np.ndarray(shape, dtype, memory, places[name])
-            if name in places
-            else np.empty(shape, dtype)
-            for name, (shape, dtype) in wanted.items()
-        }
+        for arrays, name, shape, dtype, place in cuts:
+            arrays[name] = np.ndarray(shape, dtype, memory, place)
+        return pages
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES
 
 
 def names_of(layout: Layout) -> tuple[str, ...]:
-    """Name the columns of a batch, those of open columns included."""
+    """Name the columns of a padded batch."""
     names: list[str] = []
     for column in layout:
-        suffixes = ("", LENGTHS, MASK) if column.is_open else ("",)
-        names += [column.name + suffix for suffix in suffixes]
+        names += names_of_open(column.name) if column.is_open else (column.name,)
     return tuple(names)
+
+
+def names_of_open(name: str) -> tuple[str, str, str]:
+    """Name what an open column becomes: its values, their lengths and mask."""
+    return name, name + LENGTHS, name + MASK

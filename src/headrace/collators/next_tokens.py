@@ -10,7 +10,7 @@ import torch
 
 from headrace.collate import Columns
 from headrace.collators.numbers import as_number, whole_numbers
-from headrace.collators.padding import Padding, PadTo, TooLong, lay_out, mask_of
+from headrace.collators.padding import Padding, PadTo, TooLong, lay_out
 from headrace.collators.sequences import joined, parts
 from headrace.collators.text import TOKENS
 from headrace.datasets.shards import starts_of
@@ -73,13 +73,7 @@ class NextTokenCollator:
         flat, counts = joined(tokens, name, indices, dims=1)
         lengths, width = self.padding.fit(np.maximum(counts - 1, 0), name, indices)
         numbers, offsets = whole_numbers(flat, TOKENS, name), starts_of(counts)
-        inputs, targets = np.empty((2, len(counts), width), TOKENS)
-        lay_out(numbers, offsets, lengths, inputs, self.pad_value)
-        lay_out(numbers, offsets + 1, lengths, targets, self.ignore_index)
-        columns = {
-            "input": inputs,
-            "target": targets,
-            "lengths": lengths,
-            "mask": mask_of(lengths, width),
-        }
+        inputs, mask = lay_out(numbers, offsets, lengths, width, self.pad_value)
+        targets, _ = lay_out(numbers, offsets + 1, lengths, width, self.ignore_index)
+        columns = {"input": inputs, "target": targets, "lengths": lengths, "mask": mask}
         return Columns(tuple(columns), tuple(map(torch.from_numpy, columns.values())), len(samples))

@@ -11,7 +11,7 @@ import torch
 
 from headrace.collate import Columns, default_collate
 from headrace.collators.numbers import as_number
-from headrace.collators.padding import Padding, PadTo, TooLong, lay_out, mask_of
+from headrace.collators.padding import Padding, PadTo, TooLong, lay_out
 from headrace.collators.sequences import joined
 from headrace.datasets.dataset import Layout
 from headrace.datasets.shards import starts_of
@@ -86,12 +86,12 @@ class PadCollator:
     def _pad(self, name: str, values: Sequence[Any], indices: Any) -> dict[str, torch.Tensor]:
         flat, sizes = joined(values, name, indices)
         lengths, width = self.padding.fit(sizes, name, indices)
-        column = np.empty((len(sizes), width, *flat.shape[1:]), flat.dtype)
-        lay_out(flat, starts_of(sizes), lengths, column, self.pad_for(name, flat.dtype))
+        pad_value = self.pad_for(name, flat.dtype)
+        column, mask = lay_out(flat, starts_of(sizes), lengths, width, pad_value)
         return {
             name: torch.from_numpy(column),
             name + LENGTHS: torch.from_numpy(lengths),
-            name + MASK: torch.from_numpy(mask_of(lengths, width)),
+            name + MASK: torch.from_numpy(mask),
         }
 
     def pad_for(self, name: str, dtype: np.dtype[Any]) -> Any:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace import config
-from headrace.datasets.flat_rows import FlatRows
-from headrace.datasets.prefix_rows import fill_mask
+from headrace.datasets.spread_rows import SpreadRows
 from headrace.errors import CollateError
 
 Lengths = NDArray[np.int64]
@@ -106,24 +105,62 @@ def lay_out(
     flat: NDArray[Any],
     offsets: Lengths,
     lengths: Lengths,
-    values: NDArray[Any],
+    width: int,
     pad_value: Any,
-) -> None:
-    """Put rows that lie end to end side by side, and fill up what is behind each.
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Give rows that lie end to end side by side, padded, and their mask.
 
     Args:
         flat: `[elements, *unit shape]`, C-contiguous.
         offsets: int64 `[rows + 1]`, where each row begins, and the end.
         lengths: int64 `[rows]`, how many elements of each row are kept, none above the width.
-        values: `[rows, width, *unit shape]`, C-contiguous, to be filled.
+        width: Width of the result.
         pad_value: A number of the dtype.
     """
-    starts = offsets[:-1]
-    FlatRows(flat).read_padded(starts, starts + lengths, values, pad_value)
-
-
-def mask_of(lengths: Lengths, width: int) -> NDArray[np.bool_]:
-    """Give which positions are real, bool `[rows, width]`."""
+    values = np.empty((len(lengths), width, *flat.shape[1:]), flat.dtype)
     mask = np.empty((len(lengths), width), np.bool_)
+    spread(flat, offsets[:-1], lengths, values)
     fill_mask(lengths, mask)
-    return mask
+    fill_behind(values, mask, pad_value)
+    return values, mask
+
+
+def spread(flat: NDArray[Any], starts: Lengths, lengths: Lengths, values: NDArray[Any]) -> None:
+    """Copy rows out of a flat array side by side; what is behind them is left undefined.
+
+    Args:
+        flat: `[elements, *unit shape]`, C-contiguous.
+        starts: int64 `[rows]`.
+        lengths: int64 `[rows]`.
+        values: `[rows, width, *unit shape]`, C-contiguous.
+    """
+    SpreadRows(flat).read(starts, starts + lengths, [values])
+
+
+def fill_mask(lengths: Lengths, mask: NDArray[np.bool_]) -> None:
+    """Set which positions are real: `mask[r, p] = p < lengths[r]`.
+
+    Args:
+        lengths: int64 `[rows]`.
+        mask: `[rows, width]`.
+    """
+    width = mask.shape[1]
+    # Narrow numbers compare three times faster: 6 us for 64 rows of 500.
+    dtype = np.int16 if width < 2**15 else np.int64
+    np.less(np.arange(width, dtype=dtype), lengths.astype(dtype)[:, None], out=mask)
+
+
+def fill_behind(values: NDArray[Any], mask: NDArray[np.bool_], pad_value: Any) -> None:
+    """Put the pad value wherever the mask is False.
+
+    Args:
+        values: `[rows, width, *unit shape]`.
+        mask: `[rows, width]`.
+        pad_value: A number of the dtype.
+    """
+    real = mask.reshape(mask.shape + (1,) * (values.ndim - 2))
+    if values.dtype.kind in "biu" and not pad_value:
+        # Not where numbers may be infinite or negative zero, which times 0 is not 0.
+        np.multiply(values, real, out=values)
+    else:
+        np.copyto(values, pad_value, where=~real)

@@ -10,7 +10,7 @@ import torch
 
 from headrace.collate import Columns
 from headrace.collators.numbers import as_number, whole_numbers
-from headrace.collators.padding import Padding, PadTo, TooLong, lay_out, mask_of
+from headrace.collators.padding import Padding, PadTo, TooLong, lay_out
 from headrace.collators.sequences import joined, parts
 from headrace.datasets.shards import starts_of
 from headrace.pick import PickKeys
@@ -65,12 +65,11 @@ class TextCollator:
         flat, sizes = joined(tokens, "tokens", indices, dims=1)
         lengths, width = self.padding.fit(sizes, "tokens", indices)
         numbers = whole_numbers(flat, TOKENS, "tokens")
-        padded = np.empty((len(sizes), width), TOKENS)
-        lay_out(numbers, starts_of(sizes), lengths, padded, self.pad_value)
+        padded, mask = lay_out(numbers, starts_of(sizes), lengths, width, self.pad_value)
         columns = {
             "tokens": padded,
             "lengths": lengths,
-            "mask": mask_of(lengths, width),
+            "mask": mask,
             "labels": whole_numbers(labels, TOKENS, "label", indices),
         }
         return Columns(tuple(columns), tuple(map(torch.from_numpy, columns.values())), len(samples))

@@ -265,29 +265,29 @@ class BulkDataset(Composable, ABC):
         """Do as `read_into` does, on the calling thread."""
         raise NotImplementedError
 
-    def read_padded_blocking(
+    def read_spread_blocking(
         self,
         indices: Indices,
-        out: Mapping[str, NDArray[Any]],
-        pad_values: Mapping[str, Any] | None = None,
+        fixed: Mapping[str, NDArray[Any]],
+        spread: Sequence[Mapping[str, NDArray[Any]]],
     ) -> None:
-        """Put sample `indices[i]` into row i, open columns side by side and not end to end.
+        """Do as `read_into_blocking`, with rows of open columns side by side, for several batches.
 
         Optional: where a dataset does not have it, rows are read end to end and laid out again.
-        Duties are those of `read_into`.
 
         Args:
-            indices: int64 `[k]`, each in `[0, len(self))`.
-            out: Column name to `[k, *shape]`, or `[k, width, *unit shape]` where it is open:
-                what a row has beyond the width is cut off, what it lacks is filled up.
-            pad_values: What fills an open column, a number of its dtype; 0 where not given.
+            indices: int64 `[k]`, those of one batch after the other.
+            fixed: Columns that are not open, `[k, *shape]`.
+            spread: Open columns of each batch, `[rows, width, *unit shape]`, of `k` rows in all.
+                What a row has beyond the width is left out. What is behind a shorter one does
+                not matter: whoever asks overwrites it.
         """
         raise NotImplementedError
 
     @property
-    def reads_padded(self) -> bool:
-        """Whether there is a `read_padded_blocking`."""
-        return type(self).read_padded_blocking is not BulkDataset.read_padded_blocking
+    def reads_spread(self) -> bool:
+        """Whether there is a `read_spread_blocking`."""
+        return type(self).read_spread_blocking is not BulkDataset.read_spread_blocking
 
     @property
     def waits(self) -> bool:

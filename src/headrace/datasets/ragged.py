@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from headrace.datasets.dataset import BulkDataset, Column, Layout, Location, Out
 from headrace.datasets.flat_rows import FlatRows
 from headrace.datasets.names import wanted_names
 from headrace.datasets.row_offsets import RowOffsets, offsets_by_name
+from headrace.datasets.spread_rows import SpreadRows
 from headrace.errors import ConfigError
 from headrace.sources.source import ByteRange
 
@@ -153,6 +154,21 @@ class Ragged(BulkDataset):
             if name in out:
                 array.read_into_blocking(indices, out, np.arange(len(indices)))
 
+    def read_spread_blocking(
+        self,
+        indices: Indices,
+        fixed: Mapping[str, NDArray[Any]],
+        spread: Sequence[Mapping[str, NDArray[Any]]],
+    ) -> None:
+        check_indices(indices, self._length, self)
+        ready = self._opened()
+        for offsets, names in self._cuts:
+            starts, stops = offsets.of(indices)
+            for name in names:
+                ready.spread[name].read(starts, stops, [each[name] for each in spread])
+        for array in ready.fixed.values():
+            array.read_into_blocking(indices, fixed, np.arange(len(indices)))
+
     def thread_open(self) -> None:
         self._opened()
 
@@ -208,12 +224,14 @@ class _Ready:
     """The columns, mapped where they are files.
 
     Attributes:
-        flat: Open columns by name.
+        flat: Open columns by name, to be read end to end or padded.
+        spread: The same, to be read side by side.
         fixed: Fixed columns by name, each a dataset of itself.
     """
 
     def __init__(self, opened: Mapping[str, ColumnData], fixed: Mapping[str, ColumnData]) -> None:
         self.flat = {name: FlatRows(data.array()) for name, data in opened.items()}
+        self.spread = {name: SpreadRows(data.array()) for name, data in opened.items()}
         self.fixed = {name: Arrays({name: data.array()}) for name, data in fixed.items()}
 
 
