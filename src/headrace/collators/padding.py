@@ -17,6 +17,9 @@ Lengths = NDArray[np.int64]
 TooLong = Literal["error", "cut"]
 PadTo = Literal["longest", "max_length"]
 
+# Narrow numbers compare three times faster: a mask of 64 rows of 500 takes 6 us in place of 16.
+_POSITIONS = np.arange(np.iinfo(np.int16).max, dtype=np.int16)
+
 
 @dataclass(frozen=True, slots=True)
 class Padding:
@@ -145,9 +148,10 @@ def fill_mask(lengths: Lengths, mask: NDArray[np.bool_]) -> None:
         mask: `[rows, width]`.
     """
     width = mask.shape[1]
-    # Narrow numbers compare three times faster: 6 us for 64 rows of 500.
-    dtype = np.int16 if width < 2**15 else np.int64
-    np.less(np.arange(width, dtype=dtype), lengths.astype(dtype)[:, None], out=mask)
+    if width <= len(_POSITIONS):
+        np.less(_POSITIONS[:width], lengths.astype(_POSITIONS.dtype)[:, None], out=mask)
+    else:
+        np.less(np.arange(width), lengths[:, None], out=mask)
 
 
 def fill_behind(values: NDArray[Any], mask: NDArray[np.bool_], pad_value: Any) -> None:

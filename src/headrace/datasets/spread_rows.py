@@ -60,6 +60,10 @@ class SpreadRows:
         places = sum(out.shape[0] * out.shape[1] for out in outs)
         by_windows = places <= MOST_OVER_READ * int((stops - starts).sum())
         last_start = int(starts.max(initial=0))
+        if by_windows and last_start < len(self._flat):
+            # The first word of every row, so that what the processor and the system have to
+            # fetch for them comes at once and not row by row: a tenth of the copies' time.
+            torch.index_select(self._words, 0, torch.from_numpy(starts * self._unit_words))
         first = 0
         for out in outs:
             rows = slice(first, first + len(out))
