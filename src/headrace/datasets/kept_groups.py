@@ -1,0 +1,72 @@
+"""Decoded row groups: those used last, within a bound of bytes."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from headrace.datasets.parquet_columns import Group, group_bytes
+
+
+class _Kept:
+    """One row group: decoded by the first thread that wants it, while others wait."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.group: Group | None = None
+        self.nbytes = 0
+
+
+class KeptGroups:
+    """Gives decoded row groups. Safe from any thread; several decode at once.
+
+    Args:
+        limit_bytes: What decoded groups may hold together. Those that are read from stay alive
+            beyond it until that is done, one for each thread.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._lock = threading.Lock()
+        self.decoded = 0
+        """How often a row group was decoded."""
+
+    @property
+    def nbytes(self) -> int:
+        """What is kept now."""
+        with self._lock:
+            return sum(kept.nbytes for kept in self._kept.values())
+
+    def get(self, number: int, decode: Callable[[], Group]) -> Group:
+        """Give a row group, decoded now unless it is kept.
+
+        What `decode` raises passes; nothing is kept then.
+        """
+        with self._lock:
+            kept = self._kept.setdefault(number, _Kept())
+            self._kept.move_to_end(number)
+        with kept.lock:
+            group = kept.group
+            if group is None:
+                group = decode()
+                self._keep(kept, group)
+        return group
+
+    def clear(self) -> None:
+        """Let go of all."""
+        with self._lock:
+            self._kept.clear()
+
+    def _keep(self, kept: _Kept, group: Group) -> None:
+        with self._lock:
+            kept.group, kept.nbytes = group, group_bytes(group)
+            self.decoded += 1
+            total = sum(each.nbytes for each in self._kept.values())
+            for number in list(self._kept):
+                if total <= self._limit_bytes:
+                    return
+                # One that is being decoded holds nothing yet.
+                if self._kept[number].nbytes:
+                    total -= self._kept.pop(number).nbytes

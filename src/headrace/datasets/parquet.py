@@ -1,0 +1,229 @@
+"""Rows of Parquet files, read by row group."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace import config
+from headrace.datasets.bounds import Indices, as_indices, check_index, check_indices
+from headrace.datasets.dataset import BulkDataset, Dataset, Layout, Location, Opened, Out
+from headrace.datasets.kept_groups import KeptGroups
+from headrace.datasets.parquet_columns import Group, ParquetColumn
+from headrace.datasets.parquet_groups import GroupTable
+from headrace.datasets.parquet_open import OpenedFiles, lengths_of, open_files
+from headrace.datasets.parquet_reader import decode_group
+from headrace.datasets.shard_paths import Paths
+from headrace.errors import FormatError, RowErrors
+
+# Room for the row groups that a window of block order reads from: 16 of 16 MB.
+KEPT_BYTES = 256 << 20
+
+
+class ParquetTable(Opened):
+    """What both kinds of Parquet dataset have. Files are open only while one is decoded.
+
+    Attributes:
+        columns: Names of the columns, in the order in which samples have them.
+    """
+
+    def __init__(self, opened: OpenedFiles, fills: Mapping[str, Any], kept_bytes: int) -> None:
+        self._opened = opened
+        self._fills = dict(fills)
+        self._kept_bytes = kept_bytes
+        self._kept = KeptGroups(kept_bytes)
+        self.columns = tuple(column.name for column in opened.columns)
+
+    def __len__(self) -> int:
+        return self._table.rows
+
+    @property
+    def row_group_rows(self) -> int:
+        """Rows of the largest row group: the block for `BlockShuffled`."""
+        return self._table.most_rows
+
+    @property
+    def decoded_groups(self) -> int:
+        """How often a row group was decoded since this was made, or read from last closed."""
+        return self._kept.decoded
+
+    @property
+    def _table(self) -> GroupTable:
+        return self._opened.table
+
+    async def aclose(self) -> None:
+        self._kept.clear()
+
+    def locate(self, index: int) -> Location:
+        group, row = self._table.group_of(check_index(index, len(self), self))
+        file, number = self._table.place(group)
+        return Location(file.name, None, f"row group {number}, row {row}")
+
+    def fingerprint(self) -> dict[str, Any]:
+        listed = [[c.name, c.kind, c.dtype, list(c.shape)] for c in self._opened.columns]
+        return {
+            "kind": "Parquet",
+            "samples": len(self),
+            "columns": _digest([listed, sorted(self._fills.items())]),
+            "files": len(self._table.files),
+            "bytes": sum(file.size_bytes for file in self._table.files),
+            "names_sizes_rows": self._table.digest(),
+        }
+
+    def _group(self, group: int) -> Group:
+        return self._kept.get(group, lambda: self._decode(group, self._opened.columns))
+
+    def _decode(self, group: int, columns: Sequence[ParquetColumn]) -> Group:
+        file, number = self._table.place(group)
+        return decode_group(self._opened.root, file, number, columns, self._fills)
+
+    def _bad_rows(self, number: int, group: Group, local: Indices) -> dict[int, Exception]:
+        """Give the errors of rows that hold a null, by their place in `local`."""
+        errors: dict[int, Exception] = {}
+        for column in self._opened.columns:
+            nulls = group[column.name].nulls
+            bad = [] if nulls is None else np.flatnonzero(nulls[local]).tolist()
+            for at in bad:
+                errors.setdefault(at, self._null_error(number, column, int(local[at])))
+        return errors
+
+    def _null_error(self, group: int, column: ParquetColumn, row: int) -> FormatError:
+        file, number = self._table.place(group)
+        return FormatError(
+            f"{file.name}, row group {number}, row {row}",
+            f"a value in column {column.name!r} ({column.type})",
+            "null",
+            f"Say what stands for it: fill_null={{{column.name!r}: ...}}.",
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_kept"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._kept = KeptGroups(self._kept_bytes)
+
+    def __repr__(self) -> str:
+        files, root = len(self._table.files), self._opened.root
+        return f"Parquet({root!r}: {files} files, {len(self)} rows, {', '.join(self.columns)})"
+
+
+class ParquetRows(ParquetTable, BulkDataset):
+    """Rows of numbers: columns of one shape, and lists of any length as open columns."""
+
+    decodes = True
+
+    def __init__(self, opened: OpenedFiles, fills: Mapping[str, Any], kept_bytes: int) -> None:
+        super().__init__(opened, fills, kept_bytes)
+        self._lengths = lengths_of(opened, self._decode)
+        self._layout = tuple(column.column for column in opened.columns)
+
+    @property
+    def layout(self) -> Layout:
+        return self._layout
+
+    def sizes(self, indices: Indices) -> Mapping[str, NDArray[np.int64]]:
+        check_indices(indices, len(self), self)
+        return {name: lengths[indices] for name, lengths in self._lengths.items()}
+
+    def read_into_blocking(self, indices: Indices, out: Out, rows: Indices) -> None:
+        check_indices(indices, len(self), self)
+        errors: dict[int, Exception] = {}
+        for number, local, positions in self._table.by_group(indices):
+            into = rows[positions]
+            try:
+                group = self._group(number)
+            except Exception as error:  # noqa: BLE001 - told by row, so that it names its sample
+                errors |= dict.fromkeys(into.tolist(), error)
+                continue
+            bad = self._bad_rows(number, group, local)
+            errors |= {int(into[at]): error for at, error in bad.items()}
+            for name, column in group.items():
+                column.put(local, out[name], into)
+        if errors:
+            raise RowErrors(errors)
+
+
+class ParquetSamples(ParquetTable, Dataset):
+    """Rows of which some columns are text, bytes or nested: samples `{column: value}`.
+
+    Numbers come as numpy scalars and arrays of their own dtype, text as str, bytes as bytes,
+    and all else as pyarrow makes it a Python object.
+    """
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        try:
+            return self.__getitems__([index])[0]
+        except RowErrors as error:
+            raise error.errors[0] from None
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
+        wanted = as_indices(indices)
+        check_indices(wanted, len(self), self)
+        samples: list[dict[str, Any]] = [{} for _ in indices]
+        errors: dict[int, Exception] = {}
+        for number, local, positions in self._table.by_group(wanted):
+            try:
+                group = self._group(number)
+            except Exception as error:  # noqa: BLE001 - told by row, so that it names its sample
+                errors |= dict.fromkeys(positions.tolist(), error)
+                continue
+            bad = self._bad_rows(number, group, local)
+            errors |= {int(positions[at]): error for at, error in bad.items()}
+            for name, column in group.items():
+                for at, value in zip(positions.tolist(), column.take(local), strict=True):
+                    samples[at][name] = value
+        if errors:
+            raise RowErrors(errors)
+        return samples
+
+
+def Parquet(  # noqa: N802 - named as the datasets are
+    paths: Paths,
+    *,
+    columns: Sequence[str] | None = None,
+    fill_null: Any = None,
+    kept_bytes: int = KEPT_BYTES,
+) -> ParquetRows | ParquetSamples:
+    """Give the rows of Parquet files, which must agree in the columns taken.
+
+    Numbers, and lists of one size of them, become columns of rows. Lists of any length become
+    open columns; their lengths are found by one pass over these columns when this is made. With
+    any other column (text, bytes, dates, nested) all rows come as samples, one Python dict each:
+    leave such columns out where you can.
+
+    A row is read by decoding its row group, and the groups used last are kept decoded. So an
+    order of long runs reads each group once per epoch, and a shuffle over all rows decodes a
+    group for nearly every row, unless all of them fit into `kept_bytes`:
+    `BlockShuffled(len(data), batch_size, block=data.row_group_rows, window=...)`.
+
+    Args:
+        paths: A directory (every `.parquet` in it), a file, a pattern, or a list of these.
+            Files of a directory or pattern are sorted by the bytes of their path.
+        columns: Which columns, in the order of the samples; None takes all. Others are not read.
+        fill_null: What takes the place of nulls: one value for all columns of numbers, or a
+            mapping of columns to values. A null list is then empty. None makes a row with a null
+            a bad sample.
+        kept_bytes: What decoded row groups may hold together. Each thread holds the one that it
+            reads from beside that.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        ConfigError: No file is found, a column is unknown, or a knob is out of its range.
+        NotFoundError: A file does not exist.
+        FormatError: A file is no Parquet file or has other columns, or none has a row.
+    """
+    opened = open_files(paths, columns)
+    fills = opened.fills(fill_null)
+    config.integer("kept_bytes", kept_bytes, 0)
+    made = ParquetRows if opened.has_layout else ParquetSamples
+    return made(opened, fills, kept_bytes)
+
+
+def _digest(facts: Any) -> str:
+    return hashlib.sha256(json.dumps(facts, default=repr).encode()).hexdigest()[:16]
