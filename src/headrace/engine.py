@@ -124,8 +124,9 @@ class Engine:
         self._skips: frozenset[int] = frozenset()
         self._lock = threading.Lock()
         self._threads: ReaderThreads | None = None
-        self._loops = Loops(1 if settings.is_serial and settings.workers else settings.workers)
         self._reaping = Reaping()
+        threads = 1 if settings.is_serial and settings.workers else settings.workers
+        self._loops = Loops(threads, self._reaping)
         self._calls = BlockingCalls(self._loops.workers, "decode", self.opened.close_here)
         self._builder = self._make_builder()
         self._share = budget.open_share("ring", 2 * self._builder.step_bytes)

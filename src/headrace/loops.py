@@ -9,6 +9,7 @@ from typing import TypeVar
 from headrace.errors import CannotStartThreadError, ClosedError
 from headrace.inline import PrivateLoop
 from headrace.loop_thread import LoopThread, Main
+from headrace.threads import Reaping
 
 T = TypeVar("T")
 
@@ -20,15 +21,17 @@ class Loops:
 
     Args:
         workers: Threads that are wanted.
+        reaping: What the owner needs begun before any thread, so that it is closed if dropped.
 
     Attributes:
         workers: Threads that there may be; 0 once it showed that none can be started.
         private: The loop for `workers=0`.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, reaping: Reaping) -> None:
         self.workers = workers
         self.private = PrivateLoop()
+        self._reaping = reaping
         self._lock = threading.Lock()
         self._thread: LoopThread | None = None
         self._is_closed = False
@@ -61,6 +64,7 @@ class Loops:
         with self._lock:
             if self._is_closed:
                 raise ClosedError("the loader is closed")
+            self._reaping.begin()
             if self._thread is None or self._thread.has_ended:
                 self._thread = LoopThread()
             self._thread.begin()

@@ -92,6 +92,19 @@ def test_a_dropped_loader_goes_at_once(kind: str, workers: int) -> None:
 
 
 @pytest.mark.parametrize(("kind", "workers"), CASES)
+def test_a_loader_that_gave_single_batches_goes_at_once(kind: str, workers: int) -> None:
+    """The loop that `batch_at` began ends with the loader, though no stream was ever opened."""
+    before = set(ours())
+    loader = loader_of(kind, workers=workers)
+    assert ids_of(loader.batch_at(7)) == epoch_of(loader, 0)[7]
+    threads = [thread for thread in ours() if thread not in before]
+
+    del loader
+
+    assert not join_all(threads, LIMIT_S)
+
+
+@pytest.mark.parametrize(("kind", "workers"), CASES)
 def test_a_dropped_stream_goes_at_once(kind: str, workers: int) -> None:
     """A stream dies with its last reference and takes what was read ahead with it."""
     with loader_of(kind, workers=workers, prefetch=8) as loader:
