@@ -79,7 +79,7 @@ class ImageCollator:
         columns = {
             "images": self._batch_of(images, int(widths.max()), keys),
             "widths": whole_numbers(widths, np.int32, "image", indices),
-            "targets": whole_numbers(tokens, np.int32, "target"),
+            "targets": whole_numbers(tokens, np.int32, "target", indices, lengths),
             "target_lengths": whole_numbers(lengths, np.int32, "target", indices),
             "labels": whole_numbers(labels, np.int32, "label", indices),
             "indices": whole_numbers(indices, np.int32, "indices", indices),

@@ -72,7 +72,7 @@ class NextTokenCollator:
         (tokens,) = parts(samples, (self.field,), indices)
         flat, counts = joined(tokens, name, indices, dims=1)
         lengths, width = self.padding.fit(np.maximum(counts - 1, 0), name, indices)
-        numbers, offsets = whole_numbers(flat, TOKENS, name), starts_of(counts)
+        numbers, offsets = whole_numbers(flat, TOKENS, name, indices, counts), starts_of(counts)
         inputs, mask = lay_out(numbers, offsets, lengths, width, self.pad_value)
         targets, _ = lay_out(numbers, offsets + 1, lengths, width, self.ignore_index)
         columns = {"input": inputs, "target": targets, "lengths": lengths, "mask": mask}

@@ -64,7 +64,7 @@ class TextCollator:
         tokens, labels = parts(samples, ("tokens", "label"), indices)
         flat, sizes = joined(tokens, "tokens", indices, dims=1)
         lengths, width = self.padding.fit(sizes, "tokens", indices)
-        numbers = whole_numbers(flat, TOKENS, "tokens")
+        numbers = whole_numbers(flat, TOKENS, "tokens", indices, sizes)
         padded, mask = lay_out(numbers, starts_of(sizes), lengths, width, self.pad_value)
         columns = {
             "tokens": padded,
