@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from headrace.datasets.parquet_columns import Group, group_bytes
 
@@ -29,6 +29,7 @@ class KeptGroups:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._users = 0
         self._lock = threading.Lock()
         self.decoded = 0
         """How often a row group was decoded."""
@@ -54,10 +55,22 @@ class KeptGroups:
                 self._keep(kept, group)
         return group
 
-    def clear(self) -> None:
-        """Let go of all."""
+    def kept_first(self, numbers: Iterable[int]) -> list[int]:
+        """Give numbers in an order that reads what is kept before it is pushed out."""
         with self._lock:
-            self._kept.clear()
+            return sorted(numbers, key=lambda number: (number not in self._kept, number))
+
+    def enter(self) -> None:
+        """Count one more thread that reads."""
+        with self._lock:
+            self._users += 1
+
+    def leave(self) -> None:
+        """Count one less, and let go of all after the last."""
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._kept.clear()
 
     def _keep(self, kept: _Kept, group: Group) -> None:
         with self._lock:

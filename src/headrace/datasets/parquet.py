@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,15 +50,30 @@ class ParquetTable(Opened):
 
     @property
     def decoded_groups(self) -> int:
-        """How often a row group was decoded since this was made, or read from last closed."""
+        """How often a row group was decoded since this was made."""
         return self._kept.decoded
+
+    @property
+    def decoded_bytes(self) -> int:
+        """What the row groups kept now hold; nothing once the last loader is closed."""
+        return self._kept.nbytes
 
     @property
     def _table(self) -> GroupTable:
         return self._opened.table
 
-    async def aclose(self) -> None:
-        self._kept.clear()
+    def thread_open(self) -> None:
+        self._kept.enter()
+
+    def thread_close(self) -> None:
+        self._kept.leave()
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Give one row as `{column: value}`, its memory its own."""
+        try:
+            return self._samples(np.array([check_index(index, len(self), self)]))[0]
+        except RowErrors as error:
+            raise error.errors[0] from None
 
     def locate(self, index: int) -> Location:
         group, row = self._table.group_of(check_index(index, len(self), self))
@@ -75,8 +91,39 @@ class ParquetTable(Opened):
             "names_sizes_rows": self._table.digest(),
         }
 
-    def _group(self, group: int) -> Group:
-        return self._kept.get(group, lambda: self._decode(group, self._opened.columns))
+    def _samples(self, indices: Indices) -> list[dict[str, Any]]:
+        check_indices(indices, len(self), self)
+        samples: list[dict[str, Any]] = [{} for _ in indices]
+        errors: dict[int, Exception] = {}
+        for group, local, positions in self._groups_of(indices, np.arange(len(indices)), errors):
+            for name, column in group.items():
+                for at, value in zip(positions.tolist(), column.take(local), strict=True):
+                    samples[at][name] = value
+        if errors:
+            raise RowErrors(errors)
+        return samples
+
+    def _groups_of(
+        self, indices: Indices, rows: Indices, errors: dict[int, Exception]
+    ) -> Iterator[tuple[Group, Indices, Indices]]:
+        """Give each row group concerned, the rows in it, and where in `indices` they stand.
+
+        Args:
+            indices: The rows wanted, checked.
+            rows: What to call each of them in `errors`.
+            errors: Takes the errors of rows that hold a null or cannot be decoded.
+        """
+        parts = self._table.by_group(indices)
+        for number in self._kept.kept_first(parts):
+            local, positions = parts[number]
+            try:
+                group = self._kept.get(number, partial(self._decode, number, self._opened.columns))
+            except Exception as error:  # noqa: BLE001 - told by row, so that it names its sample
+                errors |= dict.fromkeys(rows[positions].tolist(), error)
+                continue
+            for at, null in self._bad_rows(number, group, local).items():
+                errors[int(rows[positions[at]])] = null
+            yield group, local, positions
 
     def _decode(self, group: int, columns: Sequence[ParquetColumn]) -> Group:
         file, number = self._table.place(group)
@@ -134,17 +181,9 @@ class ParquetRows(ParquetTable, BulkDataset):
     def read_into_blocking(self, indices: Indices, out: Out, rows: Indices) -> None:
         check_indices(indices, len(self), self)
         errors: dict[int, Exception] = {}
-        for number, local, positions in self._table.by_group(indices):
-            into = rows[positions]
-            try:
-                group = self._group(number)
-            except Exception as error:  # noqa: BLE001 - told by row, so that it names its sample
-                errors |= dict.fromkeys(into.tolist(), error)
-                continue
-            bad = self._bad_rows(number, group, local)
-            errors |= {int(into[at]): error for at, error in bad.items()}
+        for group, local, positions in self._groups_of(indices, rows, errors):
             for name, column in group.items():
-                column.put(local, out[name], into)
+                column.put(local, out[name], rows[positions])
         if errors:
             raise RowErrors(errors)
 
@@ -156,31 +195,8 @@ class ParquetSamples(ParquetTable, Dataset):
     and all else as pyarrow makes it a Python object.
     """
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        try:
-            return self.__getitems__([index])[0]
-        except RowErrors as error:
-            raise error.errors[0] from None
-
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        wanted = as_indices(indices)
-        check_indices(wanted, len(self), self)
-        samples: list[dict[str, Any]] = [{} for _ in indices]
-        errors: dict[int, Exception] = {}
-        for number, local, positions in self._table.by_group(wanted):
-            try:
-                group = self._group(number)
-            except Exception as error:  # noqa: BLE001 - told by row, so that it names its sample
-                errors |= dict.fromkeys(positions.tolist(), error)
-                continue
-            bad = self._bad_rows(number, group, local)
-            errors |= {int(positions[at]): error for at, error in bad.items()}
-            for name, column in group.items():
-                for at, value in zip(positions.tolist(), column.take(local), strict=True):
-                    samples[at][name] = value
-        if errors:
-            raise RowErrors(errors)
-        return samples
+        return self._samples(as_indices(indices))
 
 
 def Parquet(  # noqa: N802 - named as the datasets are

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -143,7 +143,7 @@ class ValueColumn(GroupColumn):
         return [self._fill if value is None else value for value in found]
 
 
-Group = dict[str, GroupColumn]
+Group = Mapping[str, GroupColumn]
 """The columns of a row group by name."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,21 +63,19 @@ class GroupTable:
         group = int(np.searchsorted(self.starts, index, "right")) - 1
         return group, index - int(self.starts[group])
 
-    def by_group(self, indices: Indices) -> Iterator[tuple[int, Indices, Indices]]:
+    def by_group(self, indices: Indices) -> dict[int, tuple[Indices, Indices]]:
         """Sort rows by their group.
 
         Returns:
-            Of each group concerned, in ascending order: its number, the rows in it, and where
-            in `indices` they stand.
+            Number of each group concerned, to the rows in it and where in `indices` they stand.
         """
         if not len(indices):
-            return
+            return {}
         groups = np.searchsorted(self.starts, indices, "right") - 1
         order = np.argsort(groups, kind="stable")
         marks = np.flatnonzero(np.diff(groups[order], prepend=-1))
-        for positions in np.split(order, marks[1:]):
-            group = int(groups[positions[0]])
-            yield group, indices[positions] - self.starts[group], positions
+        found = {int(groups[part[0]]): part for part in np.split(order, marks[1:])}
+        return {group: (indices[part] - self.starts[group], part) for group, part in found.items()}
 
     def digest(self) -> str:
         """Give a short digest of names, sizes and row counts."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from headrace.datasets.parquet_arrays import column_of
-from headrace.datasets.parquet_columns import Group, ParquetColumn
+from headrace.datasets.parquet_columns import Group, GroupColumn, ParquetColumn
 from headrace.datasets.parquet_groups import ParquetFile
 from headrace.errors import (
     FormatError,
@@ -62,7 +62,7 @@ def decode_group(
     """
     path = os.path.join(root, file.name)
     _check_size(root, file, path)
-    found: Group = {}
+    found: dict[str, GroupColumn] = {}
     with (
         _damage_told(file.name, "a Parquet file"),
         _parquet().ParquetFile(path, page_checksum_verification=True) as opened,

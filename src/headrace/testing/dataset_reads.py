@@ -83,7 +83,8 @@ class Memory:
         column = self.out[name]
         if isinstance(column, RaggedColumn):
             return column.flat[column.offsets[row] : column.offsets[row + 1]]
-        return np.asarray(column[row])
+        # A slice first: of one bool numpy makes 0 or 1, whatever byte is there.
+        return column[row : row + 1].reshape(column.shape[1:])
 
 
 def can_read(dataset: BulkDataset, is_awaited: bool) -> bool:
