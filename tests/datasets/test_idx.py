@@ -222,7 +222,7 @@ def test_files_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     """As many labels as images."""
     folder = mnist_folder(tmp_path)
 
-    with pytest.raises(FormatError, match="t10k-labels.*5 labels, as many .*found 2"):
+    with pytest.raises(FormatError, match=r"t10k-labels.*5 labels, as many .*found 2"):
         Mnist.files(folder / "train-images-idx3-ubyte", folder / "t10k-labels-idx1-ubyte")
 
 

@@ -96,12 +96,11 @@ def split_rows(
         fields: Fields of a row; those without a column in `out` are left out.
         out: Field name to `[k, *shape]`, on the same device.
     """
-    if not len(rows):
-        return
     split = _split_on_cpu if rows.device.type == "cpu" else split_as_bytes
     for field in fields:
-        if field.column.name in out:
-            split(rows, field, out[field.column.name])
+        into = out.get(field.column.name)
+        if into is not None and into.numel():
+            split(rows, field, into)
 
 
 def _split_on_cpu(rows: torch.Tensor, field: Field, out: torch.Tensor) -> None:
@@ -111,7 +110,7 @@ def _split_on_cpu(rows: torch.Tensor, field: Field, out: torch.Tensor) -> None:
 
 
 def _view_of(rows: NDArray[np.uint8], field: Field) -> NDArray[Any]:
-    inner = np.empty((0, *field.column.unit_shape), field.dtype).strides[1:]
+    inner = np.empty((1, *field.column.unit_shape), field.dtype).strides[1:]
     return np.ndarray(
         (len(rows), *field.column.unit_shape),
         field.dtype,
@@ -122,7 +121,7 @@ def _view_of(rows: NDArray[np.uint8], field: Field) -> NDArray[Any]:
 
 
 def split_as_bytes(rows: torch.Tensor, field: Field, out: torch.Tensor) -> None:
-    """Do as `split_rows` does for one field, by operations that every device has."""
+    """Do as `split_rows` does for one field, by operations that every device has, if it has a number."""
     stop_bytes = field.offset_bytes + field.size_bytes
     part = rows[:, field.offset_bytes : stop_bytes]
     # Each half of a complex number has a byte order of its own.
@@ -131,5 +130,6 @@ def split_as_bytes(rows: torch.Tensor, field: Field, out: torch.Tensor) -> None:
     if not field.dtype.isnative:
         numbers = numbers.flip(-1)
     stored = torch.from_numpy(np.empty(0, native_dtype(field.dtype))).dtype
-    values = numbers.contiguous().reshape(len(rows), field.size_bytes).view(stored)
+    # A copy, since a view as wider numbers must begin where these are aligned.
+    values = numbers.reshape(len(rows), field.size_bytes).clone().view(stored)
     out.copy_(values.reshape(out.shape))

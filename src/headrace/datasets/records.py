@@ -104,16 +104,19 @@ class Records(BulkDataset):
         split_rows(stored[RECORD], self._fields, out)
 
     def thread_open(self) -> None:
-        self._opened()
+        self._opened().enter()
+
+    def thread_close(self) -> None:
+        if self._reader is not None:
+            self._reader.leave()
 
     def check(self) -> None:
         if self._reader is not None:
             self._reader.check()
 
     async def aclose(self) -> None:
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            await reader.aclose()
+        if self._reader is not None:
+            self._reader.close()
 
     def locate(self, index: int) -> Location:
         file, range_ = self._files.place(check_index(index, len(self), self))

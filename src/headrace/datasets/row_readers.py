@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from itertools import pairwise
 
@@ -13,6 +14,7 @@ from headrace.datasets.gather import RowGather
 from headrace.datasets.row_files import RowFiles
 from headrace.sources.local import LocalSource
 from headrace.sources.mapped import MappedSource
+from headrace.threads import at_fork
 
 
 class RowReader(ABC):
@@ -22,12 +24,17 @@ class RowReader(ABC):
     def read(self, indices: Indices, out: NDArray[np.uint8], rows: Indices) -> None:
         """Copy row `indices[i]`, which must be in range, into row `rows[i]` of `out`."""
 
-    @abstractmethod
     def check(self) -> None:
         """Compare the files with what they were, where that is not done at each read."""
 
-    async def aclose(self) -> None:
-        """Let go of the files."""
+    def enter(self) -> None:
+        """Note that the calling thread reads from now on."""
+
+    def leave(self) -> None:
+        """End what `enter` noted."""
+
+    def close(self) -> None:
+        """Let go of the files; reads in progress end as they would have."""
 
 
 class MappedRows(RowReader):
@@ -67,12 +74,13 @@ class PositionedRows(RowReader):
     """Reads each row by its place in the file, neighbours in one system call.
 
     Nothing is shared between reads but the descriptors, which have no position that a read
-    would move, and of which only a few stay open.
+    would move, and of which only a few stay open, until the last thread that reads has left.
     """
 
     def __init__(self, files: RowFiles) -> None:
         self._files = files
-        self._source = LocalSource(files.root)
+        self._reset_child()
+        at_fork(self._reset_child)
 
     def read(self, indices: Indices, out: NDArray[np.uint8], rows: Indices) -> None:
         # In the order of the files, so that each is read once and neighbours meet.
@@ -93,8 +101,21 @@ class PositionedRows(RowReader):
             [memoryview(out[row].data) for row in rows.tolist()],
         )
 
-    def check(self) -> None:
-        """Do nothing: each read compares the file, and a short one is an error."""
+    def enter(self) -> None:
+        with self._lock:
+            self._threads += 1
 
-    async def aclose(self) -> None:
-        await self._source.aclose()
+    def leave(self) -> None:
+        with self._lock:
+            self._threads -= 1
+            if self._threads == 0:
+                self.close()
+
+    def close(self) -> None:
+        # Descriptors close with the last read of the source that is dropped here.
+        self._source = LocalSource(self._files.root)
+
+    def _reset_child(self) -> None:
+        self._lock = threading.Lock()
+        self._threads = 0
+        self.close()
