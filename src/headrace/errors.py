@@ -294,6 +294,16 @@ class BatchTimeoutError(HeadraceError, RuntimeError):
         )
 
 
+class WorkerFailedError(HeadraceError, RuntimeError):
+    """A reader thread of `headrace.torch.DataLoader` could not begin; told for each batch but the
+    first, which raises the error itself.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"worker_init_fn, or the copy of the dataset, failed before: {reason}")
+
+
 class ForkedError(HeadraceError, RuntimeError):
     """A live loader or stream was used in a forked child."""
 

@@ -14,7 +14,7 @@ import torch
 
 from headrace import Loader
 from headrace.datasets import Arrays, Concat, as_dataset
-from headrace.datasets.foreign import ThreadCopies, can_share, thread_copy
+from headrace.datasets.foreign import LARGE_ARRAY_BYTES, ThreadCopies, can_share, thread_copy
 from headrace.testing.dataset_reads import get_samples, in_threads
 
 
@@ -133,12 +133,55 @@ def test_a_scratch_array_gives_right_batches_on_several_readers() -> None:
     assert torch.equal(found, torch.arange(2000.0).double()[:, None].expand(2000, 64))
 
 
-def test_a_closure_makes_one_thread_read() -> None:
-    """What it holds, say an open file, cannot be copied; the warning names the closure."""
-    handle = [0]
+def test_a_closure_is_made_anew_over_copies_of_what_it_holds() -> None:
+    """Scratch that a function holds is no more shared than that of an object."""
+    scratch, large = [0], np.zeros(LARGE_ARRAY_BYTES // 8 + 1)
 
-    with pytest.warns(UserWarning, match=r"closure .*<lambda> holds is unknown"):
-        assert ThreadCopies(as_dataset(Holding(lambda: handle))).sharing == "serial"
+    def count(by: int = 2, *, times: int = 3) -> int:
+        scratch[0] += by * times * len(large[:1])
+        return scratch[0]
+
+    count.note = "kept"  # type: ignore[attr-defined]
+    copies = ThreadCopies(as_dataset(Holding(count)))
+    one, other = (copies.for_thread().subject.held for _ in range(2))
+
+    assert copies.sharing == "copies"
+    assert (one(), one(), other()) == (6, 12, 6)
+    assert scratch == [0]
+    assert (one.__name__, one.note, one.__code__) == ("count", "kept", count.__code__)
+    assert one.__globals__ is globals()
+    assert np.shares_memory(
+        large, one.__closure__[one.__code__.co_freevars.index("large")].cell_contents
+    )
+
+
+def test_a_closure_may_hold_itself_or_nothing() -> None:
+    """A function that calls itself is copied once, and an empty cell stays empty."""
+
+    def factorial(n: int) -> int:
+        return 1 if n == 0 else n * factorial(n - 1)
+
+    def lacking() -> object:
+        return later
+
+    copied, without = thread_copy(factorial), thread_copy(lacking)
+    later = 1
+
+    assert copied is not factorial
+    assert copied.__closure__ is not None
+    assert copied.__closure__[0].cell_contents is copied
+    assert copied(5) == 120
+    with pytest.raises(NameError):
+        without()
+    assert lacking() == 1
+
+
+def test_a_closure_over_a_handle_makes_one_thread_read(tmp_path: Path) -> None:
+    """An open file cannot be copied; the warning says so."""
+    (tmp_path / "data").write_bytes(b"1")
+
+    with (tmp_path / "data").open("rb") as file, pytest.warns(UserWarning, match="BufferedReader"):
+        assert ThreadCopies(as_dataset(Holding(lambda: file))).sharing == "serial"
 
 
 def test_a_bound_builtin_is_copied_with_its_object() -> None:

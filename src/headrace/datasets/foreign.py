@@ -45,8 +45,8 @@ class ThreadCopies:
     - Arrays and CPU tensors of at most LARGE_ARRAY_BYTES are copied, COPIED_BYTES in all. Of
       the others arrays come as read-only views, so that an object which writes into one fails
       in place of disturbing other threads; tensors have no such views and come as they are.
-    - Large bytes, classes, modules, and functions without a closure come as they are. What a
-      closure holds cannot be copied, so a dataset that has one is read by one thread.
+    - Large bytes, classes, modules, and functions without a closure come as they are. A function
+      with one is made anew over copies of what it holds.
 
     It is taken when this is made: do that before the dataset is used, while handles that it
     opens late are not open.
@@ -137,6 +137,17 @@ class _Pickler(pickle.Pickler):
             self._values.append(value)
         return number
 
+    def reducer_override(self, value: Any) -> Any:
+        """Say how a function with a closure is copied; all else as pickle does."""
+        if not isinstance(value, types.FunctionType) or not value.__closure__:
+            return NotImplemented
+        # Code and module are the same for all; what it holds is put in once it exists, since a
+        # function may hold itself.
+        parts = Shared((value.__code__, value.__globals__, value.__name__))
+        held = [_content_of(cell) for cell in value.__closure__]
+        facts = (held, value.__defaults__, value.__kwdefaults__, value.__dict__)
+        return _empty_function, (parts,), facts, None, None, _fill_function
+
     def _reference(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return self._array(value)
@@ -160,6 +171,28 @@ class _Pickler(pickle.Pickler):
         fits = size_bytes <= min(LARGE_ARRAY_BYTES, self._left_bytes)
         self._left_bytes -= size_bytes if fits else 0
         return fits
+
+
+def _content_of(cell: types.CellType) -> tuple[Any, ...]:
+    """Give what a cell holds, as one value, or nothing where it is empty."""
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return ()
+
+
+def _empty_function(parts: Shared) -> types.FunctionType:
+    code, module, name = parts.value
+    cells = tuple(types.CellType() for _ in code.co_freevars)
+    return types.FunctionType(code, module, name, None, cells)
+
+
+def _fill_function(function: types.FunctionType, facts: tuple[Any, ...]) -> None:
+    held, function.__defaults__, function.__kwdefaults__, own = facts
+    function.__dict__.update(own)
+    for cell, content in zip(function.__closure__ or (), held, strict=True):
+        if content:
+            (cell.cell_contents,) = content
 
 
 class _Unpickler(pickle.Unpickler):
@@ -190,9 +223,7 @@ def _copy_of(value: Any) -> Any:
 def _is_unchanging(value: Any) -> bool:
     """Whether threads may share an object: code, large bytes, or what is said to be shared."""
     if isinstance(value, types.FunctionType):
-        if value.__closure__:
-            raise pickle.PicklingError(f"what the closure {value.__qualname__} holds is unknown")
-        return True
+        return not value.__closure__
     if isinstance(value, types.BuiltinFunctionType):
         # One that is bound, as `file.read`, belongs to an object to be copied.
         return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
@@ -207,7 +238,6 @@ def _warn_serial(dataset: Any, error: Exception) -> None:
         f"thread ({type(error).__name__}: {error}), so one thread reads it. Set thread_safe = "
         "True if calls from several threads are safe. Else open files and connections in "
         "thread_open, or at first use and leave them out of __getstate__: a dataset that was "
-        "read from before it came to the loader has them open. Hold functions of a module in "
-        "place of closures.",
+        "read from before it came to the loader has them open.",
         stacklevel=2,
     )

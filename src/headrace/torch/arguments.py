@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset
 
-from headrace.datasets.dataset import BatchDataset, BulkDataset
+from headrace.datasets.dataset import BatchDataset, BulkDataset, Dataset
 from headrace.errors import ConfigError
 
 
@@ -60,7 +60,7 @@ def check_dataset(dataset: Any) -> None:
     """Check that samples can be had by key.
 
     Raises:
-        ConfigError: It is a stream, or a dataset that only `headrace.Loader` reads.
+        ConfigError: It is a stream, or a dataset of headrace that must be awaited.
     """
     if isinstance(dataset, IterableDataset):
         raise ConfigError(
@@ -69,7 +69,10 @@ def check_dataset(dataset: Any) -> None:
             f"{type(dataset).__name__}, an IterableDataset",
             "Streams are not in this version: read them with torch.utils.data.DataLoader.",
         )
-    is_bulk = isinstance(dataset, BulkDataset | BatchDataset)
-    if is_bulk and not hasattr(dataset, "__getitem__"):
-        cure = "Read it with headrace.Loader, which gathers its rows in bulk."
-        raise ConfigError("dataset", "an object with __getitem__", dataset, cure)
+    if isinstance(dataset, BulkDataset):
+        is_readable = not dataset.waits
+    else:
+        is_readable = hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")
+    if isinstance(dataset, BulkDataset | BatchDataset | Dataset) and not is_readable:
+        cure = "Read it with headrace.Loader, which awaits samples."
+        raise ConfigError("dataset", "samples by key, without await", dataset, cure)

@@ -75,7 +75,7 @@ class FetchBuilder(Builder):
             raise key.error
         subject = self._here(step)
         began = self.times.clock()
-        samples = _fetched(subject.dataset, key, self._is_batched)
+        samples = _fetched(subject.samples(), key, self._is_batched)
         self.times.add_read(began)
         data = self.assemble(subject.collate, samples)
         return data if self._pin is None else self._pin(data)

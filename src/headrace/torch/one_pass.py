@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
+from headrace.batch import Batch
 from headrace.build.calls import Raised
 from headrace.engine import Engine
 from headrace.errors import StateError, TimeoutWithoutThreadsError
@@ -122,7 +123,7 @@ class Pass:
         except StopIteration:
             self._end()
             raise
-        return _data_of(batch[0])
+        return _data_of(batch)
 
     async def __anext__(self) -> Any:
         self._course.draw_ahead(self._stream)
@@ -131,7 +132,7 @@ class Pass:
         except StopAsyncIteration:
             self._end()
             raise
-        return _data_of(batch[0])
+        return _data_of(batch)
 
     def _end(self) -> None:
         if not self._keeps_threads:
@@ -167,17 +168,21 @@ def _drawn_seed(generator: torch.Generator | None) -> int:
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
 
 
-def _data_of(value: Any) -> Any:
-    if not isinstance(value, Raised):
-        return value
-    error = value.error
+def _data_of(batch: Batch) -> Any:
+    """Give the plain batch, or raise what there is in its place."""
+    data = batch[0]
+    if not isinstance(data, Raised):
+        return data
+    error = data.error
+    # The traceback holds this frame and the caller's: who held the error too would be a cycle,
+    # and keep the pass and its threads until the collector happens to run.
+    del data.error
     try:
         if isinstance(error, StopIteration | StopAsyncIteration):
             raise RuntimeError(f"{type(error).__name__} was raised for a batch") from error
         raise error
     finally:
-        # The traceback holds this frame; a frame that held the error too would be a cycle.
-        del error, value
+        del error
 
 
 def _drop(engine: Engine, pid: int) -> None:

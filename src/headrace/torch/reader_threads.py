@@ -11,16 +11,21 @@ from typing import Any
 from headrace.build.calls import Raised, attempt
 from headrace.build.opened import OpenedDataset, use_one_torch_thread
 from headrace.datasets.adapt import is_safe
-from headrace.datasets.foreign import Shared, ThreadCopies
+from headrace.datasets.dataset import BatchDataset, BulkDataset, Dataset
+from headrace.datasets.foreign import Shared, ThreadCopies, can_share
+from headrace.datasets.row_samples import BlockingRowSamples
+from headrace.errors import WorkerFailedError
 from headrace.rng import Stream, derive
 from headrace.torch.worker_info import WorkerInfo, put_info
+
+_OURS = (BulkDataset, BatchDataset, Dataset)
 
 
 class Subject:
     """A user's dataset and collate function, which one thread uses at a time.
 
     They are copied together, so that a collate function that is bound to the dataset, or shares
-    a tokenizer with it, meets the copy of the same thread. Plain functions are shared.
+    a tokenizer with it, meets the copy of the same thread.
 
     Attributes:
         collate: The collate function.
@@ -28,8 +33,8 @@ class Subject:
     """
 
     def __init__(self, dataset: Any, collate: Callable[[Any], Any]) -> None:
-        is_code = isinstance(collate, types.FunctionType | types.BuiltinFunctionType)
-        is_shared = is_safe(dataset)
+        is_code = isinstance(collate, types.FunctionType) and not collate.__closure__
+        is_shared = is_safe(dataset) or (isinstance(dataset, _OURS) and can_share(dataset))
         self._held = Shared(dataset) if is_shared else dataset
         self.collate = collate
         self.thread_safe = is_shared and is_code
@@ -38,6 +43,11 @@ class Subject:
     def dataset(self) -> Any:
         """The dataset."""
         return self._held.value if isinstance(self._held, Shared) else self._held
+
+    def samples(self) -> Any:
+        """Give what has the samples by key: the dataset, or the rows of a bulk one."""
+        dataset = self.dataset
+        return BlockingRowSamples(dataset) if isinstance(dataset, BulkDataset) else dataset
 
     def thread_open(self) -> None:
         """Open the dataset for the calling thread, where it wants to know."""
@@ -91,9 +101,15 @@ class NumberedThreads(OpenedDataset):
         self._place_of_pass = (base_seed, number, first_step)
 
     def for_step(self, step: int) -> Subject:
-        """Give the subject of the calling thread, whose generators are seeded for a step."""
+        """Give the subject of the calling thread, whose generators are seeded for a step.
+
+        Raises:
+            Exception: What `worker_init_fn`, or the copy, raised on this thread.
+        """
         failure = getattr(self._mine, "failure", None)
         if failure is not None:
+            # Once: its traceback will hold the pass, which this object must not keep alive.
+            self._mine.failure = WorkerFailedError(f"{type(failure).__name__}: {failure}")
             raise failure
         subject: Subject = self.here()
         info = getattr(self._mine, "info", None)
