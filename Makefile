@@ -15,7 +15,7 @@ INSTALL := $(PIP) install --constraint constraints.txt --build-constraint constr
 PINS := pyproject.toml constraints.txt
 
 .PHONY: help demo test test-full check format-check lint layers types docs docs-serve wheel \
-	tables format bench clean
+	tables format bench bench-peers clean
 
 help:  ## List the targets
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,19 @@ help:  ## List the targets
 	@$(INSTALL) --editable '.[cli,uvloop]' --group bench
 	@touch $@
 
+# Loaders that would bring other versions of what is measured: an environment each, which
+# borrows torch and numpy from .venv, so that all are measured with the same.
+PEERS := datasets litdata streaming webdataset
+comma := ,
+empty :=
+
+.venv-peers/%/stamp: benchmarks/environments/%.txt .venv/stamp-bench
+	@$(BIN)/python -m venv --without-pip --clear .venv-peers/$*
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+		"$$(.venv-peers/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth"
+	@$(PIP) --python .venv-peers/$*/bin/python install --requirement benchmarks/environments/$*.txt
+	@touch $@
+
 # --- use ------------------------------------------------------------------------------------
 
 demo: .venv/stamp-run  ## Train a small model through the loader, stop it, resume it exactly
@@ -48,6 +61,11 @@ demo: .venv/stamp-run  ## Train a small model through the loader, stop it, resum
 
 bench: .venv/stamp-bench  ## Measure headrace beside other loaders, the quick form
 	$(BIN)/python benchmarks/run.py --quick
+
+bench-peers: $(PEERS:%=.venv-peers/%/stamp)  ## Measure it beside loaders with environments of their own
+	$(BIN)/python benchmarks/run.py --check --workloads R,J,S --peers $(subst $(empty) ,$(comma),$(PEERS))
+	$(BIN)/python benchmarks/run.py --workloads R,J,S --metrics rate \
+		--peers headrace,torch-2,strong,$(subst $(empty) ,$(comma),$(PEERS))
 
 # --- tests and checks -----------------------------------------------------------------------
 
@@ -90,5 +108,5 @@ format: .venv/stamp-dev  ## Format the code
 	$(BIN)/ruff check --fix .
 
 clean:  ## Remove everything that make made
-	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-peers build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

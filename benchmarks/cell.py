@@ -13,13 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from check import check_first
+from check import check_epochs, check_first
 from measures import footprint, gap, inflation, order, rate, resume
 from peers import PEERS
 from peers.peer import Peer
-from workload import Workload, open_workload
+from workload import Workload
+from workloads import open_workload
 
 SEED = 1
+
+
+def whole_epochs(make: Callable[[], Peer], workload: Workload, seconds: float) -> dict[str, float]:
+    """Check two whole epochs. `seconds` is not used."""
+    peer = make()
+    check_epochs(workload, peer)
+    peer.close()
+    return {}
+
 
 Measure = Callable[[Callable[[], Peer], Workload, float], dict[str, float]]
 
@@ -30,6 +40,7 @@ MEASURES: dict[str, Measure] = {
     "memory": footprint.measure,
     "resume": resume.measure,
     "order": order.measure,
+    "epochs": whole_epochs,
 }
 
 
@@ -42,6 +53,7 @@ def measure(peer: str, folder: Path, metrics: list[str], seconds: float, tuned: 
     adapter = PEERS[peer].load()
     found: dict[str, float] = {}
     workload = open_workload(folder, tuned)
+    adapter.prepare(workload)
     torch.zeros(1).sum()  # torch's own first call is not the loader's first batch
 
     def make() -> Peer:

@@ -10,63 +10,17 @@ import argparse
 import json
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from workload import FOLDER, Tokens, Vectors, folder_of
+from workload import FOLDER, File, folder_of
+from workloads import WORKLOADS
 
 VERSION = 1
 """Raised when the bytes change, so that older data is made again."""
 
 CHUNK_BYTES = 8 << 20
-
-
-def token_shards(scale: Fraction) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Give the shards of T: noise, and the number of each window in its first two tokens."""
-    windows = scaled(Tokens.full_windows, scale)
-    for shard in range(Tokens.shards):
-        tokens = noise(shard, windows * Tokens.seq_len * 2 + 2).view(np.uint16)
-        starts = np.arange(windows) * Tokens.seq_len
-        rows = np.arange(windows) + shard * windows
-        tokens[starts], tokens[starts + 1] = rows & 0xFFFF, rows >> 16
-        yield f"shard-{shard:02}.npy", tokens
-
-
-def vector_rows(scale: Fraction) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Give the rows of S: values in [0, 1), and the number of each row as its first value."""
-    rows = scaled(Vectors.full_rows, scale)
-    bits = noise(1000, rows * Vectors.width * 4).view(np.uint32)
-    values = ((bits >> 8) * np.float32(2**-24)).astype(np.float32).reshape(rows, Vectors.width)
-    values[:, 0] = np.arange(rows)
-    yield "rows.npy", values
-
-
-MAKERS: dict[str, Callable[[Fraction], Iterator[tuple[str, NDArray[Any]]]]] = {
-    "T": token_shards,
-    "S": vector_rows,
-}
-
-
-def noise(stream: int, size_bytes: int) -> NDArray[np.uint8]:
-    """Give bytes that are the same under every numpy: raw output of a bit generator is fixed."""
-    words = np.random.PCG64(stream).random_raw(-(-size_bytes // 8))
-    return np.asarray(words, "<u8").view(np.uint8)[:size_bytes]
-
-
-def scaled(full: int, scale: Fraction) -> int:
-    """Give the share of a size that a scale asks for.
-
-    Raises:
-        SystemExit: The share is not whole.
-    """
-    share = full * scale
-    if share.denominator != 1 or share < 1:
-        raise SystemExit(f"--scale {scale}: {full} times it must be a whole number, got {share}.")
-    return int(share)
 
 
 def make(name: str, scale: Fraction, data: Path = FOLDER) -> Path:
@@ -79,16 +33,25 @@ def make(name: str, scale: Fraction, data: Path = FOLDER) -> Path:
     if not is_whole(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        for file, array in MAKERS[name](scale):
-            np.save(folder / file, array)
+        for file in WORKLOADS[name].files(scale):
+            write(folder, file)
         write_manifest(folder, name)
     return folder
 
 
+def write(folder: Path, file: File) -> None:
+    """Write one file, and the folder that it lies in."""
+    path = folder / file[0]
+    path.parent.mkdir(exist_ok=True)
+    if isinstance(file[1], bytes):
+        path.write_bytes(file[1])
+    else:
+        np.save(path, file[1])
+
+
 def write_manifest(folder: Path, name: str) -> None:
     """Write what is needed to know the data again, last: without it the data is made again."""
-    files = {path.name: checksum(path) for path in sorted(folder.glob("*.npy"))}
-    facts = {"version": VERSION, "workload": name, "files": files}
+    facts = {"version": VERSION, "workload": name, "files": checksums(folder)}
     (folder / "manifest.json").write_text(json.dumps(facts, indent=1))
 
 
@@ -98,12 +61,13 @@ def is_whole(folder: Path) -> bool:
         facts = json.loads((folder / "manifest.json").read_text())
     except (OSError, ValueError):
         return False
-    present = {path.name for path in folder.glob("*.npy")}
-    return (
-        facts["version"] == VERSION
-        and present == facts["files"].keys()
-        and all(checksum(folder / file) == found for file, found in facts["files"].items())
-    )
+    return bool(facts["version"] == VERSION and facts["files"] == checksums(folder))
+
+
+def checksums(folder: Path) -> dict[str, int]:
+    """Give the CRC-32 of each file of the data, by its name below the folder."""
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in (".npy", ".jpg"))
+    return {path.relative_to(folder).as_posix(): checksum(path) for path in paths}
 
 
 def checksum(path: Path) -> int:
@@ -118,7 +82,7 @@ def checksum(path: Path) -> int:
 def main() -> None:
     """Make the data that the arguments ask for."""
     parser = argparse.ArgumentParser(description="Make the data of the benchmarks.")
-    parser.add_argument("--workloads", default="T,S")
+    parser.add_argument("--workloads", default=",".join(WORKLOADS))
     parser.add_argument("--scale", type=Fraction, default=Fraction(1), help="such as 1/64")
     parser.add_argument("--data", type=Path, default=FOLDER)
     arguments = parser.parse_args()

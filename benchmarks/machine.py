@@ -5,14 +5,22 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
+from peers import ENVIRONMENTS
 
-PACKAGES = ["headrace", "torch", "numpy", "torchdata", "spdl", "grain"]
+PACKAGES = ["headrace", "torch", "numpy", "torchdata", "spdl", "grain", "pillow", "simplejpeg"]
+# What lies in the environments of its own: distribution, and the environment.
+PACKAGES_APART = {
+    "litdata": "litdata",
+    "mosaicml-streaming": "streaming",
+    "webdataset": "webdataset",
+    "datasets": "datasets",
+}
 
 
 def facts(cores: int) -> dict[str, Any]:
@@ -24,7 +32,8 @@ def facts(cores: int) -> dict[str, Any]:
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "system": platform.system(),
         "python": platform.python_version(),
-        "packages": {name: found for name in PACKAGES if (found := version_of(name))},
+        "packages": {name: found for name in PACKAGES if (found := version_of(name))}
+        | {name: found for name, at in PACKAGES_APART.items() if (found := version_in(at, name))},
         "torch_threads": torch.get_num_threads(),
         "load_at_start": os.getloadavg()[0],
         "commit": commit(),
@@ -71,6 +80,13 @@ def version_of(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
+
+
+def version_in(environment: str, package: str) -> str:
+    """Give the version of a package in an environment of its own, or nothing."""
+    places = [str(path) for path in (ENVIRONMENTS / environment).glob("lib/*/site-packages")]
+    found = distributions(name=package, path=places)
+    return next((distribution.version for distribution in found), "")
 
 
 def commit() -> str:

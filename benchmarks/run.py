@@ -5,6 +5,9 @@
     python benchmarks/run.py --workloads S --peers headrace,strong,grain --metrics rate
     python benchmarks/run.py --check
 
+Loaders with many dependencies have environments of their own, which `make bench-peers` makes;
+they are measured where `--peers` names them.
+
 Every cell is one peer on one workload in one round, in a fresh process; rounds go through all
 peers in turn, each round from another peer on. What is printed are ratios within a round.
 """
@@ -26,12 +29,13 @@ from typing import Any
 from check import check_epochs
 from generate import make
 from machine import environment, facts, use_cores
-from peers import PEERS
+from peers import PEERS, Entry
 from results import FOLDER as RESULTS
 from results import Results
 from tables import all_tables, show
 from workload import FOLDER as DATA
-from workload import open_workload
+from workload import Workload
+from workloads import WORKLOADS, open_workload
 
 HERE = Path(__file__).resolve().parent
 
@@ -58,7 +62,7 @@ def main() -> int:
         return check(asked)
     cores = use_cores(asked.cores)
     results = Results(facts(cores) | settings(asked))
-    folders = {name: make(name, asked.scale, asked.data) for name in asked.workloads}
+    folders = {name: make(name, scale_of(asked, name), asked.data) for name in asked.workloads}
     warn_if_busy(results.facts["load_at_start"])
     cells = list(plan(asked))
     began = time.monotonic()
@@ -78,29 +82,40 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure headrace beside other loaders.")
     parser.add_argument("--quick", action="store_true", help="small data, few peers, < 2 minutes")
     parser.add_argument("--check", action="store_true", help="contents and coverage only")
-    parser.add_argument("--workloads", type=words, default=["T", "S"])
-    parser.add_argument("--peers", type=words, help="default: all whose library is installed")
+    parser.add_argument("--workloads", type=words, help="default: all; quick: T,S")
+    parser.add_argument("--peers", type=words, help="default: all that are installed here")
     parser.add_argument("--metrics", type=words, help="default: all; quick: rate")
     parser.add_argument("--rounds", type=int, help="default 9; quick: 3")
     parser.add_argument("--seconds", type=float, help="of each measurement; 2.5, quick: 0.4")
-    parser.add_argument("--scale", type=Fraction, help="of the data; 1, quick: 1/8, check: 1/512")
+    parser.add_argument("--scale", type=Fraction, help="of the data; 1, quick: 1/8, check: less")
     parser.add_argument("--cores", type=int, default=2, help="cores that every cell may use")
     parser.add_argument("--tuned", action="store_true", help="the fastest numpy for all peers")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--output", type=Path, help="JSON; default: benchmarks/results/")
     asked = parser.parse_args()
-    installed = [name for name, entry in PEERS.items() if entry.is_installed]
+    here = {name: entry for name, entry in PEERS.items() if not entry.environment}
+    installed = [name for name, entry in here.items() if entry.is_installed]
     quick = [name for name in installed if name in QUICK_PEERS]
+    timed = ["T", "S"] if asked.quick and not asked.check else list(WORKLOADS)
+    asked.workloads = asked.workloads or timed
     asked.peers = asked.peers or (quick if asked.quick else installed)
     asked.metrics = asked.metrics or (["rate"] if asked.quick else [*EVERY_ROUND, *FEW_ROUNDS])
     asked.rounds = asked.rounds or (3 if asked.quick else 9)
     asked.seconds = asked.seconds or (0.4 if asked.quick else 2.5)
-    scale = Fraction(1, 512) if asked.check else Fraction(1, 8) if asked.quick else Fraction(1)
-    asked.scale = asked.scale or scale
     asked.output = asked.output or RESULTS / time.strftime("%Y%m%d-%H%M%S.json")
     if unknown := set(asked.peers) - PEERS.keys():
         parser.error(f"--peers: unknown {sorted(unknown)}, known are {sorted(PEERS)}")
+    if unknown := set(asked.workloads) - WORKLOADS.keys():
+        parser.error(f"--workloads: unknown {sorted(unknown)}, known are {sorted(WORKLOADS)}")
     return asked
+
+
+def scale_of(asked: argparse.Namespace, name: str) -> Fraction:
+    """Say how much of a workload's data is made."""
+    scale: Fraction | None = asked.scale
+    if scale is None and asked.check:
+        return WORKLOADS[name].check_scale
+    return scale or (Fraction(1, 8) if asked.quick else Fraction(1))
 
 
 def words(text: str) -> list[str]:
@@ -109,22 +124,56 @@ def words(text: str) -> list[str]:
 
 
 def check(asked: argparse.Namespace) -> int:
-    """Check contents, coverage and shuffle of two epochs of each peer, in this process."""
+    """Check contents, coverage and shuffle of two epochs of each peer."""
     faults = 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as data:
         for name in asked.workloads:
-            workload = open_workload(make(name, asked.scale, Path(folder)), asked.tuned)
+            folder = make(name, scale_of(asked, name), Path(data))
             for peer in asked.peers:
-                made = PEERS[peer].load()(workload, 1)
-                try:
-                    check_epochs(workload, made)
-                    print(f"{name} {peer}: right")
-                except Exception as fault:
-                    faults += 1
-                    print(f"{name} {peer}: WRONG: {type(fault).__name__}: {fault}")
-                finally:
-                    made.close()
+                if name in PEERS[peer].workloads:
+                    fault = fault_of(peer, folder, asked)
+                    faults += bool(fault)
+                    print(f"{name} {peer}: {f'WRONG: {fault}' if fault else 'right'}")
     return 1 if faults else 0
+
+
+def fault_of(peer: str, folder: Path, asked: argparse.Namespace) -> str:
+    """Say what is wrong with what a peer delivers; "" for nothing.
+
+    In this process, since starting one takes longer than the check; but for peers that have an
+    environment of their own.
+    """
+    entry = PEERS[peer]
+    if entry.environment:
+        command = [entry.python, HERE / "cell.py", peer, folder, "epochs", 0]
+        try:
+            run_in_cell([*command, *(["--tuned"] if asked.tuned else [])], asked.cores)
+        except subprocess.SubprocessError as fault:
+            return reason(fault)
+        return ""
+    workload = open_workload(folder, asked.tuned)
+    try:
+        check_here(entry, workload)
+    except Exception as fault:
+        return f"{type(fault).__name__}: {fault}"
+    finally:
+        workload.close()
+    return ""
+
+
+def check_here(entry: Entry, workload: Workload) -> None:
+    """Check two epochs of a peer.
+
+    Raises:
+        WrongDeliveryError: Saying what is wrong.
+    """
+    adapter = entry.load()
+    adapter.prepare(workload)
+    peer = adapter(workload, 1)
+    try:
+        check_epochs(workload, peer)
+    finally:
+        peer.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +197,8 @@ def plan(asked: argparse.Namespace) -> Iterator[Cell]:
         turn = number % len(asked.peers)
         for workload in asked.workloads:
             for peer in asked.peers[turn:] + asked.peers[:turn]:
-                if metrics := metrics_of(asked, number, peer):
+                metrics = metrics_of(asked, number, peer)
+                if metrics and workload in PEERS[peer].workloads:
                     yield Cell(number, workload, peer, metrics)
 
 
@@ -178,11 +228,12 @@ def measure(
         What it found; nothing when it failed, and then `failures` has one more.
     """
     values: dict[str, float] = {}
+    entry = PEERS[cell.peer]
     if "import" in cell.metrics:
-        values["library_import_ms"] = import_ms(PEERS[cell.peer].library, asked.cores)
+        values["library_import_ms"] = import_ms(entry, asked.cores)
     in_cell = ",".join(metric for metric in cell.metrics if metric != "import")
     if in_cell:
-        command = [sys.executable, HERE / "cell.py", cell.peer, folder, in_cell, asked.seconds]
+        command = [entry.python, HERE / "cell.py", cell.peer, folder, in_cell, asked.seconds]
         command += ["--tuned"] if asked.tuned else []
         try:
             values |= json.loads(run_in_cell(command, asked.cores).splitlines()[-1])
@@ -206,13 +257,13 @@ def run_in_cell(command: Sequence[object], cores: int) -> str:
     return done.stdout
 
 
-def import_ms(library: str, cores: int) -> float:
+def import_ms(entry: Entry, cores: int) -> float:
     """Give the time to import a library in a process that has torch."""
     program = (
         "import torch; from time import perf_counter as now; begun = now(); "
-        f"import {library}; print((now() - begun) * 1e3)"
+        f"import {entry.library}; print((now() - begun) * 1e3)"
     )
-    return float(run_in_cell([sys.executable, "-c", program], cores).split()[-1])
+    return float(run_in_cell([entry.python, "-c", program], cores).split()[-1])
 
 
 def settings(asked: argparse.Namespace) -> dict[str, Any]:
@@ -228,7 +279,7 @@ def settings(asked: argparse.Namespace) -> dict[str, Any]:
         "command": " ".join(["python benchmarks/run.py", *kept]),
         "rounds": asked.rounds,
         "seconds": asked.seconds,
-        "scale": str(asked.scale),
+        "scale": str(asked.scale or (Fraction(1, 8) if asked.quick else 1)),
         "gather": "tuned" if asked.tuned else "plain",
     }
 

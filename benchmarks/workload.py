@@ -1,4 +1,4 @@
-"""The workloads: what data there is, what a batch of it must hold, and how to tell its rows.
+"""The contract of a workload: what data there is, what a batch must hold, how to tell its rows.
 
 Every row carries its own number, so that what a loader delivers can be checked against the data
 itself and not against what another loader delivered.
@@ -6,8 +6,8 @@ itself and not against what another loader delivered.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,14 +25,18 @@ Columns = tuple[torch.Tensor, ...]
 Blocks = tuple[NDArray[Any], ...]
 """Memory that a batch is written to, one array per column."""
 
+File = tuple[str, "NDArray[Any] | bytes"]
+"""A name below the folder of the data, and an array for a `.npy` file or the bytes of another."""
+
 FOLDER = Path(__file__).resolve().parent / "data"
 
 
 class Workload(ABC):
-    """Data on disk, mapped and page-cached, and the batches that every loader makes of it.
+    """Data on disk, page-cached, and the batches that every loader makes of it.
 
     Attributes:
         name: One letter, as in the tables.
+        check_scale: Share of the data that is enough to check contents and coverage.
         folder: Where the files lie.
         rows: Samples in one epoch, a multiple of `batch_rows`.
         batch_rows: Samples in one batch.
@@ -41,26 +45,39 @@ class Workload(ABC):
 
     name: ClassVar[str]
     batch_rows: ClassVar[int]
+    check_scale: ClassVar[Fraction] = Fraction(1, 512)
     folder: Path
     rows: int
     is_tuned: bool = False
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     @property
     def steps(self) -> int:
         """Batches in one epoch."""
         return self.rows // self.batch_rows
 
+    @classmethod
+    @abstractmethod
+    def files(cls, scale: Fraction) -> Iterator[File]:
+        """Give the files of the data, the same bytes everywhere."""
+
     @abstractmethod
     def new_blocks(self) -> Blocks:
-        """Give memory for one batch."""
+        """Give memory for one batch, the largest that may come."""
 
     @abstractmethod
     def close(self) -> None:
         """Let go of the files. Nothing can be gathered after this."""
 
     @abstractmethod
-    def gather_into(self, rows: Rows, out: Blocks) -> None:
-        """Write a batch into memory that is used again: the fastest numpy for one batch."""
+    def gather_into(self, rows: Rows, out: Blocks) -> Columns:
+        """Write a batch into memory that is used again: the fastest numpy for one batch.
+
+        Returns:
+            Views of `out`.
+        """
 
     @abstractmethod
     def identify(self, columns: Columns) -> Rows:
@@ -75,92 +92,7 @@ class Workload(ABC):
 
         All peers that hand out batches to be kept are given this function.
         """
-        blocks = self.new_blocks()
-        self.gather_into(rows, blocks)
-        return as_columns(blocks)
-
-
-class Tokens(Workload):
-    """T: windows of 1,024 tokens, input and target, from 16 shards of uint16."""
-
-    name = "T"
-    batch_rows = 64
-    seq_len = 1024
-    shards = 16
-    full_windows = 32_768
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.tokens = [mapped(path) for path in sorted(folder.glob("*.npy"))]
-        self.windows = (len(self.tokens[0]) - 1) // self.seq_len
-        self.rows = self.windows * len(self.tokens)
-
-    def new_blocks(self) -> Blocks:
-        shape = (self.batch_rows, self.seq_len)
-        return np.empty(shape, np.int64), np.empty(shape, np.int64)
-
-    def close(self) -> None:
-        self.tokens.clear()
-
-    def gather_into(self, rows: Rows, out: Blocks) -> None:
-        length, tokens = self.seq_len + 1, self.tokens
-        narrow = np.empty((len(rows), length), np.uint16)
-        shards, windows = np.divmod(rows, self.windows)
-        starts = windows * self.seq_len
-        for row, (shard, start) in enumerate(zip(shards.tolist(), starts.tolist(), strict=True)):
-            narrow[row] = tokens[shard][start : start + length]
-        np.copyto(out[0], narrow[:, :-1])
-        np.copyto(out[1], narrow[:, 1:])
-
-    def identify(self, columns: Columns) -> Rows:
-        first = columns[0][:, :2].long().numpy()
-        return np.asarray(first[:, 0] + (first[:, 1] << 16), np.int64)
-
-    def expected(self, rows: Rows) -> Columns:
-        inputs, targets = [], []
-        for row in rows.tolist():
-            shard, window = divmod(row, self.windows)
-            start = window * self.seq_len
-            inputs.append(self.tokens[shard][start : start + self.seq_len].astype(np.int64))
-            targets.append(self.tokens[shard][start + 1 : start + 1 + self.seq_len])
-        return as_columns((np.stack(inputs), np.stack(targets).astype(np.int64)))
-
-
-class Vectors(Workload):
-    """S: 2 M rows of 64 float32."""
-
-    name = "S"
-    batch_rows = 1024
-    width = 64
-    full_rows = 2_097_152
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.values = mapped(folder / "rows.npy")
-        self.rows = len(self.values)
-
-    def new_blocks(self) -> Blocks:
-        return (np.empty((self.batch_rows, self.width), np.float32),)
-
-    def close(self) -> None:
-        self.values = np.empty((0, self.width), np.float32)
-
-    def gather_into(self, rows: Rows, out: Blocks) -> None:
-        # mode="clip" lets numpy write to `out` directly; the default makes a copy first.
-        np.take(self.values, rows, axis=0, out=out[0], mode="clip")
-
-    def gather(self, rows: Rows) -> Columns:
-        # What people write. np.take into new memory takes half the time, but is rarely known.
-        return super().gather(rows) if self.is_tuned else as_columns((self.values[rows],))
-
-    def identify(self, columns: Columns) -> Rows:
-        return columns[0][:, 0].numpy().astype(np.int64)
-
-    def expected(self, rows: Rows) -> Columns:
-        return as_columns((np.stack([self.values[row] for row in rows.tolist()]),))
-
-
-WORKLOADS: dict[str, type[Tokens] | type[Vectors]] = {"T": Tokens, "S": Vectors}
+        return self.gather_into(rows, self.new_blocks())
 
 
 def mapped(path: Path) -> NDArray[Any]:
@@ -173,14 +105,18 @@ def as_columns(blocks: Blocks) -> Columns:
     return tuple(torch.from_numpy(block) for block in blocks)
 
 
+def scaled(full: int, scale: Fraction) -> int:
+    """Give the share of a size that a scale asks for.
+
+    Raises:
+        SystemExit: The share is not whole.
+    """
+    share = full * scale
+    if share.denominator != 1 or share < 1:
+        raise SystemExit(f"--scale {scale}: {full} times it must be a whole number, got {share}.")
+    return int(share)
+
+
 def folder_of(name: str, scale: Fraction, data: Path = FOLDER) -> Path:
     """Say where a workload of some scale lies."""
     return data / f"{name}-{scale.numerator}of{scale.denominator}"
-
-
-def open_workload(folder: Path, is_tuned: bool = False) -> Workload:
-    """Open what `generate.py` made."""
-    manifest = json.loads((folder / "manifest.json").read_text())
-    workload = WORKLOADS[manifest["workload"]](folder)
-    workload.is_tuned = is_tuned
-    return workload

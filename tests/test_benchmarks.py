@@ -22,14 +22,16 @@ from peers import PEERS  # noqa: E402
 from peers.peer import Peer  # noqa: E402
 from peers.strong import Plain  # noqa: E402
 from results import Results  # noqa: E402
+from run import parse, plan  # noqa: E402
 from targets import judge  # noqa: E402
-from workload import Columns, Workload, open_workload  # noqa: E402
+from workload import Columns, Workload  # noqa: E402
+from workloads import WORKLOADS, open_workload  # noqa: E402
 
 TINY = Fraction(1, 2048)
 
 # Their libraries come with headrace, so they are there wherever the tests run.
 ALWAYS = ["headrace", "headrace-async", "headrace-0", "torch-0", "torch-index", "torch-2"]
-ALWAYS += ["strong", "strong-recycled", "strong-ahead", "limit-1"]
+ALWAYS += ["strong", "strong-recycled", "strong-ahead", "strong-ahead-2", "limit-1", "limit-2"]
 
 
 @pytest.fixture(params=["T", "S"])
@@ -40,20 +42,34 @@ def workload(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workloa
     opened.close()
 
 
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, ROOT / "benchmarks" / "run.py", *arguments]
     return subprocess.run([str(part) for part in command], capture_output=True, text=True)
 
 
-def test_every_loader_delivers_every_row_once_and_right() -> None:
+@pytest.mark.parametrize("workloads", ["T,R,S,V", "J"])
+def test_every_loader_delivers_every_row_once_and_right(workloads: str) -> None:
     """Whoever is measured does the whole work: contents, coverage, shuffle (S4-44)."""
-    done = run("--check")
+    done = bench("--check", "--workloads", workloads)
 
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert [f"{name} {peer}: right" for name in "TS" for peer in ALWAYS if peer in PEERS] == [
+    assert [f"{name} {peer}: right" for name in workloads.split(",") for peer in ALWAYS] == [
         line for line in lines if line.partition(" ")[2].removesuffix(": right") in ALWAYS
     ]
+
+
+def test_a_peer_runs_the_workloads_that_it_is_set_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with an environment of its own runs where it is named, and nowhere else."""
+    monkeypatch.setattr(sys, "argv", ["run.py"])
+    everything = parse()
+    monkeypatch.setattr(sys, "argv", ["run.py", "--peers", "strong,datasets", "--rounds", "1"])
+
+    cells = {(cell.workload, cell.peer) for cell in plan(parse())}
+
+    assert everything.workloads == list("TRJSV") == list(WORKLOADS)
+    assert not any(PEERS[peer].environment for peer in everything.peers)
+    assert cells == {(name, "strong") for name in "TRJSV"} | {("J", "datasets"), ("S", "datasets")}
 
 
 def test_a_run_measures_every_metric_and_writes_it_down(tmp_path: Path) -> None:
@@ -62,7 +78,7 @@ def test_a_run_measures_every_metric_and_writes_it_down(tmp_path: Path) -> None:
     arguments = ["--workloads", "T", "--peers", "headrace,strong", "--rounds", 1]
     places = ["--data", tmp_path / "data", "--output", output]
 
-    done = run(*arguments, "--seconds", 0.05, "--scale", "1/512", *places)
+    done = bench(*arguments, "--seconds", 0.05, "--scale", "1/512", "--cores", 1, *places)
 
     assert done.returncode == 0, done.stdout + done.stderr
     results = Results.load(output)
@@ -162,11 +178,37 @@ def test_the_check_of_first_batches_finds_a_wrong_value(workload: Workload) -> N
 
 def test_the_data_is_the_same_bytes_everywhere(tmp_path: Path) -> None:
     """Figures of two machines are of the same data."""
-    tokens = open_workload(generate.make("T", TINY, tmp_path))
-    vectors = open_workload(generate.make("S", Fraction(1, 512), tmp_path))
+    made = {
+        name: open_workload(generate.make(name, scale, tmp_path))
+        for name, scale in {"T": TINY, "S": Fraction(1, 512), "V": TINY, "R": TINY}.items()
+    }
+    begins = {
+        name: [column[0].flatten()[:4].tolist() for column in workload.expected(np.array([3]))]
+        for name, workload in made.items()
+    }
+    for workload in made.values():
+        workload.close()
 
-    assert tokens.expected(np.array([17]))[0][0, :4].tolist() == [17, 0, 55742, 1299]
-    assert vectors.expected(np.array([3]))[0][0, :2].tolist() == [3.0, 0.41495180130004883]
+    assert begins == {
+        "T": [[3, 0, 39904, 50767], [0, 39904, 50767, 27679]],
+        "S": [[3.0, 0.41495180130004883, 0.031042635440826416, 0.2755799889564514]],
+        "V": [[3, 8915, 24068, 18855], [187], [True, True, True, True]],
+        "R": [[56, 147, 217, 252], [3]],
+    }
+
+
+def test_a_picture_carries_its_number_through_resize_and_crop(tmp_path: Path) -> None:
+    """What is decoded tells which file it came from, without a look at the file."""
+    pictures = open_workload(generate.make("J", Fraction(1, 64), tmp_path))
+    rows = np.array([63, 0, 5, 42])
+
+    delivered = pictures.expected(rows)
+
+    assert pictures.identify(delivered).tolist() == [63, 0, 5, 42]
+    assert delivered[1].tolist() == [15, 0, 1, 10]
+    assert delivered[0].shape == (4, 224, 224, 3)
+    first = tmp_path / "J-1of64" / "class-00" / "000000.jpg"
+    assert 95_000 < first.stat().st_size < 125_000
 
 
 def test_whole_data_is_used_again_and_damaged_data_made_again(tmp_path: Path) -> None:

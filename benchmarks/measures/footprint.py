@@ -10,8 +10,8 @@ from workload import Columns, Workload
 
 from measures.process import memory
 
-# Reading the memory takes milliseconds, so it is done once in so many batches.
-BATCHES_PER_READING = 64
+# Reading the memory takes milliseconds, so it is not done for each batch.
+READING_EVERY_S = 0.03
 
 
 def measure(make: Callable[[], Peer], workload: Workload, seconds: float) -> dict[str, float]:
@@ -24,13 +24,13 @@ def measure(make: Callable[[], Peer], workload: Workload, seconds: float) -> dic
     begun = perf_counter()
     peer = make()
     readings = []
-    taken = 0
+    next_at = 0.0
 
     def take(columns: Columns) -> bool:
-        nonlocal taken
-        taken += 1
-        if taken % BATCHES_PER_READING == 1:
+        nonlocal next_at
+        if perf_counter() >= next_at:
             readings.append(memory())
+            next_at = perf_counter() + READING_EVERY_S
         return perf_counter() - begun > seconds
 
     peer.feed(1_000_000, take)

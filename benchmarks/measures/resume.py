@@ -12,7 +12,8 @@ from time import perf_counter
 
 import numpy as np
 from peers.peer import Peer
-from workload import Columns, Rows, Workload, open_workload
+from workload import Columns, Rows, Workload
+from workloads import open_workload
 
 START_AGAIN = """
 import sys

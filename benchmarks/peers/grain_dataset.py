@@ -16,6 +16,7 @@ class InProcess(Peer):
     """No read threads: what Grain's documentation advises for data in memory."""
 
     can_resume = True
+    options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
 
     def __init__(self, workload: Workload, seed: int) -> None:
         self.workload = workload
@@ -26,7 +27,7 @@ class InProcess(Peer):
     def _dataset(self, epochs: int) -> Any:
         steps = grain.MapDataset.range(epochs * self.workload.steps)
         batches = steps.map(lambda step: self.workload.gather(self.order.rows(step)))
-        return batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
+        return batches.to_iter_dataset(self.options)
 
     def batches(self, epochs: int) -> Iterator[Columns]:
         self._iterator = iter(self._dataset(epochs))
@@ -51,3 +52,9 @@ class Prefetching(InProcess):
         return grain.experimental.ThreadPrefetchIterDataset(
             super()._dataset(epochs), prefetch_buffer_size=8
         )
+
+
+class TwoThreads(InProcess):
+    """Two read threads, eight batches ahead: Grain's own advice for work that takes long."""
+
+    options = grain.ReadOptions(num_threads=2, prefetch_buffer_size=8)

@@ -4,21 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from workload import Columns, Tokens, Vectors, Workload
+from workload import Columns, Workload
+from workloads.images import Images
+from workloads.pictures import RESIZE, SIDE, Pictures
+from workloads.sequences import Sequences
+from workloads.tokens import Tokens
+from workloads.vectors import Vectors
 
 import headrace as hr
 from peers.peer import Peer, Take
 
 
-def dataset_of(workload: Workload) -> Any:
-    """Give the dataset that a user would make for a workload."""
-    if isinstance(workload, Tokens):
-        return hr.TokenShards(workload.folder, seq_len=workload.seq_len)
-    assert isinstance(workload, Vectors)
-    return hr.Arrays({"x": workload.values})
+def of_tokens(workload: Tokens) -> dict[str, Any]:
+    """Give what a user would hand to the loader for a workload, as the functions below."""
+    return {"data": hr.TokenShards(workload.folder, seq_len=workload.seq_len)}
+
+
+def of_images(workload: Images) -> dict[str, Any]:
+    return {"data": hr.Arrays({"image": workload.images, "label": workload.labels})}
+
+
+def of_pictures(workload: Pictures) -> dict[str, Any]:
+    return {"data": hr.ImageFolder(workload.folder, size=(SIDE, SIDE), resize=RESIZE)}
+
+
+def of_vectors(workload: Vectors) -> dict[str, Any]:
+    return {"data": hr.Arrays({"x": workload.values})}
+
+
+def of_sequences(workload: Sequences) -> dict[str, Any]:
+    data = hr.Ragged(workload.folder / "flat.npy", workload.folder / "offsets.npy")
+    return {"data": data, "collate": hr.PadCollator("values")}
+
+
+ARGUMENTS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "T": of_tokens,
+    "R": of_images,
+    "J": of_pictures,
+    "S": of_vectors,
+    "V": of_sequences,
+}
 
 
 class Threaded(Peer):
@@ -28,8 +56,10 @@ class Threaded(Peer):
     knobs: dict[str, Any] = {}  # noqa: RUF012
 
     def __init__(self, workload: Workload, seed: int) -> None:
-        data = dataset_of(workload)
-        self.loader = hr.Loader(data, batch_size=workload.batch_rows, seed=seed, **self.knobs)
+        arguments = ARGUMENTS[workload.name](workload)
+        self.loader = hr.Loader(
+            batch_size=workload.batch_rows, seed=seed, **arguments, **self.knobs
+        )
 
     def batches(self, epochs: int) -> Iterator[Columns]:
         for epoch in self.loader.epochs(epochs):

@@ -20,8 +20,8 @@ class Peer(ABC):
     Duties of an implementation:
         - The constructor does all that a user's program would do before its loop, including
           opening the data. The library is imported by the module, before.
-        - Every epoch delivers every row once, shuffled over all rows, in another order than the
-          epoch before.
+        - Every epoch delivers every row once, shuffled (over all rows where `is_global`), in
+          another order than the epoch before.
         - Columns are as `Workload.expected` gives them. Unless `recycles`, they may be kept.
         - The loader is set up as well as its documentation allows: the gather of a whole batch
           is the same function for all.
@@ -29,10 +29,19 @@ class Peer(ABC):
     Attributes:
         recycles: Whether a batch is overwritten once the next ones are taken.
         can_resume: Whether `state` and `restore` are there.
+        is_global: Whether a batch may hold any rows of the data; else it is shuffled in parts.
     """
 
     recycles: ClassVar[bool] = False
     can_resume: ClassVar[bool] = False
+    is_global: ClassVar[bool] = True
+
+    @abstractmethod
+    def __init__(self, workload: Workload, seed: int) -> None: ...
+
+    @classmethod
+    def prepare(cls, workload: Workload) -> None:
+        """Bring the data into the form that the library wants, once. Not measured."""
 
     @abstractmethod
     def batches(self, epochs: int) -> Iterator[Columns]:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
 
-from workload import Columns, Workload, as_columns
+from workload import Blocks, Columns, Workload
 
 from peers.peer import EpochOrder, Peer
 
@@ -30,41 +30,55 @@ class Recycled(Plain):
 
     def batches(self, epochs: int) -> Iterator[Columns]:
         blocks = [self.workload.new_blocks() for _ in range(2)]
-        columns = [as_columns(block) for block in blocks]
         for step in range(epochs * self.workload.steps):
-            self.workload.gather_into(self.order.rows(step), blocks[step % 2])
-            yield columns[step % 2]
+            yield self.workload.gather_into(self.order.rows(step), blocks[step % 2])
 
 
 class Ahead(Plain):
     """One thread fills recycled blocks up to four steps ahead of the loop."""
 
     recycles = True
+    threads = 1
     blocks_ahead = 4
 
     def batches(self, epochs: int) -> Iterator[Columns]:
-        free: SimpleQueue[int] = SimpleQueue()
-        ready: SimpleQueue[int] = SimpleQueue()
-        blocks = [self.workload.new_blocks() for _ in range(self.blocks_ahead)]
-        columns = [as_columns(block) for block in blocks]
         steps = epochs * self.workload.steps
-
-        def fill() -> None:
-            for step in range(steps):
-                if (number := free.get()) < 0:
-                    return
-                self.workload.gather_into(self.order.rows(step), blocks[number])
-                ready.put(number)
-
-        thread = threading.Thread(target=fill, daemon=True)
-        for number in range(self.blocks_ahead):
-            free.put(number)
-        thread.start()
+        lanes = [Lane(self, range(n, steps, self.threads)) for n in range(self.threads)]
         try:
-            for _ in range(steps):
-                number = ready.get()
-                yield columns[number]
-                free.put(number)
+            for step in range(steps):
+                lane = lanes[step % self.threads]
+                block, columns = lane.ready.get()
+                yield columns
+                lane.free.put(block)
         finally:
-            free.put(-1)
-            thread.join()
+            for lane in lanes:
+                lane.end()
+
+
+class AheadByTwo(Ahead):
+    """Two threads do so, each every other step."""
+
+    threads = 2
+
+
+class Lane:
+    """A thread that gathers some of the steps into blocks that come back to it."""
+
+    def __init__(self, peer: Ahead, steps: range) -> None:
+        self.ready: SimpleQueue[tuple[Blocks, Columns]] = SimpleQueue()
+        self.free: SimpleQueue[Blocks | None] = SimpleQueue()
+        for _ in range(peer.blocks_ahead // peer.threads):
+            self.free.put(peer.workload.new_blocks())
+        self._thread = threading.Thread(target=self._fill, args=(peer, steps), daemon=True)
+        self._thread.start()
+
+    def _fill(self, peer: Ahead, steps: range) -> None:
+        for step in steps:
+            if (block := self.free.get()) is None:
+                return
+            self.ready.put((block, peer.workload.gather_into(peer.order.rows(step), block)))
+
+    def end(self) -> None:
+        """Let the thread end after the step that it is at, and wait for it."""
+        self.free.put(None)
+        self._thread.join()

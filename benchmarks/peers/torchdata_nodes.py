@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from torchdata.nodes import BaseNode, Loader, Mapper, Prefetcher, SamplerWrapper
+from torchdata.nodes import BaseNode, Loader, Mapper, ParallelMapper, Prefetcher, SamplerWrapper
 from workload import Columns, Rows, Workload
 
 from peers.peer import Peer
 from peers.torch_dataloader import BatchOrder
+
+Gather = Callable[[Rows], Columns]
 
 
 class SeekingOrder(BatchOrder):
@@ -46,7 +48,11 @@ class InProcess(Peer):
 
     def __init__(self, workload: Workload, seed: int) -> None:
         indices: SamplerWrapper[Rows] = SamplerWrapper(SeekingOrder(workload, seed))
-        self.loader: Loader[Columns] = Loader(self._ahead(Mapper(indices, workload.gather)))
+        made = self._mapped(indices, workload.gather)
+        self.loader: Loader[Columns] = Loader(self._ahead(made))
+
+    def _mapped(self, indices: BaseNode[Rows], gather: Gather) -> BaseNode[Columns]:
+        return Mapper(indices, gather)
 
     def _ahead(self, made: BaseNode[Columns]) -> BaseNode[Columns]:
         return made
@@ -74,3 +80,17 @@ class Tuned(InProcess):
 
     def _ahead(self, made: BaseNode[Columns]) -> BaseNode[Columns]:
         return Prefetcher(made, prefetch_factor=8, snapshot_frequency=64)
+
+
+class TwoThreads(InProcess):
+    """A parallel mapper on two threads, in order, that snapshots once in 64 batches."""
+
+    def _mapped(self, indices: BaseNode[Rows], gather: Gather) -> BaseNode[Columns]:
+        return ParallelMapper(
+            indices,
+            gather,
+            num_workers=2,
+            in_order=True,
+            method="thread",
+            snapshot_frequency=64,
+        )
