@@ -121,7 +121,13 @@ def _view_of(rows: NDArray[np.uint8], field: Field) -> NDArray[Any]:
 
 
 def split_as_bytes(rows: torch.Tensor, field: Field, out: torch.Tensor) -> None:
-    """Do as `split_rows` does for one field, by operations that every device has, if it has a number."""
+    """Do as `split_rows` does for one field, by operations that every device has.
+
+    Args:
+        rows: As there.
+        field: One field.
+        out: Its column, with at least one number in it.
+    """
     stop_bytes = field.offset_bytes + field.size_bytes
     part = rows[:, field.offset_bytes : stop_bytes]
     # Each half of a complex number has a byte order of its own.
