@@ -15,6 +15,10 @@ from headrace.datasets.bounds import Indices, as_run
 LARGEST_VIEW_BYTES = 2**62
 
 
+# Rows from this size on are worth a look at each before they are copied.
+LONG_ROW_BYTES = 1024
+
+
 class RowGather:
     """Rows of one byte width, anywhere in some arrays, copied by ONE strided view over all.
 
@@ -43,9 +47,11 @@ class RowGather:
         self.starts_bytes: Indices = np.array(addresses, np.int64) - lowest
         self._arrays = tuple(arrays)  # owns the memory of the view
         self._view: torch.Tensor | None = None
+        self._firsts: torch.Tensor | None = None
         # Arrays very far apart with very long rows would overflow the view: go one by one.
         if span_bytes * row_bytes < largest_view_bytes:
             self._view = _rows_at_every_byte(lowest, span_bytes, row_bytes)
+            self._firsts = self._view[:, 0] if row_bytes >= LONG_ROW_BYTES else None
 
     def read(self, offsets_bytes: Indices, out: NDArray[Any], rows: Indices) -> None:
         """Copy the row at `offsets_bytes[i]` of the view into row `rows[i]` of `out`.
@@ -59,11 +65,25 @@ class RowGather:
         if self._view is None:
             self._read_one_by_one(offsets_bytes, into, rows)
             return
+        self._fetch_first(offsets_bytes)
         run = as_run(rows)
         if run is None:
             into[rows] = self._view.numpy()[offsets_bytes]
         else:
             copy_rows(self._view, offsets_bytes, into[run])
+
+    def _fetch_first(self, offsets_bytes: Indices) -> None:
+        """Read one byte of every row, so that memory is waited for once and not row by row.
+
+        The processor fetches the rest of a row while it copies the beginning, but looks no rows
+        ahead: 64 random rows of 2 KiB took 36 us, and 25 with this (two cores, 1 GB of maps).
+        Of rows of 256 bytes it does look ahead.
+        """
+        if self._firsts is not None:
+            if torch.get_num_threads() > 1:
+                self._firsts.numpy()[offsets_bytes]
+            else:
+                torch.index_select(self._firsts, 0, torch.from_numpy(offsets_bytes))
 
     def _read_one_by_one(
         self, offsets_bytes: Indices, into: NDArray[np.uint8], rows: Indices
