@@ -113,7 +113,7 @@ def pad_rows(lengths: Indices, rows: NDArray[Any], value: Any) -> None:
 
 def _bytes_of(value: Any, rows: NDArray[Any]) -> bytes:
     """Give a unit full of a value as bytes."""
-    if type(value) is int and value == 0:
+    if isinstance(value, int | np.integer) and value == 0:
         return bytes(rows[0, 0].nbytes)
     return np.full(rows.shape[2:], value, rows.dtype).tobytes()
 
