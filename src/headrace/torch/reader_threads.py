@@ -128,6 +128,12 @@ class NumberedThreads(OpenedDataset):
             self._begun += 1
             self._changed.notify_all()
 
+    def close_here(self) -> None:
+        """Forget the calling thread's copy, so that it goes where it was made."""
+        put_info(None)
+        self._mine.info = None
+        super().close_here()
+
     def wait_begun(self, threads: int) -> None:
         """Block until so many threads have become workers."""
         with self._changed:
