@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 import headrace as hr
+from tests.collate.keys import keys_of
 from tests.collate.line_images import LineImage, LineImages, bits, collator_of
 from tests.order.vectors import cases, word
-
-
-def keys_of(samples: Sequence[int], seed: int = 42, epoch: int = 0, step: int = 0) -> hr.PickKeys:
-    rows = np.arange(len(samples), dtype=np.int64)
-    repeats = np.zeros(len(samples), np.int32)
-    return hr.PickKeys(np.array(samples, np.int64), repeats, epoch, seed, step, rows)
 
 
 def image(width: int, channels: int = 1, height: int = 2, fill: float = 1) -> NDArray[np.float32]:

@@ -68,7 +68,9 @@ class SpreadRows:
         for out in outs:
             rows = slice(first, first + len(out))
             last_window = len(self._flat) - out.shape[1]
-            if by_windows and last_start <= last_window:
+            if not out.size:
+                pass
+            elif by_windows and last_start <= last_window:
                 self._copy_windows(starts[rows], out)
             else:
                 self._copy_each(starts[rows], stops[rows], out, last_window if by_windows else -1)
