@@ -26,7 +26,7 @@ from headrace.errors import (
 )
 from headrace.sources.source import ByteRange
 from headrace.testing.dataset_contract import BulkDatasetContract
-from headrace.testing.dataset_reads import read_rows
+from headrace.testing.dataset_reads import in_threads, read_rows
 
 ROWS = [[1, 2, 3], [], [4], [5, 6], [7, 8, 9, 10], []]
 FLAT = np.arange(1, 11, dtype=np.int32)
@@ -190,6 +190,22 @@ def test_only_columns_asked_for_are_padded() -> None:
         data.read_padded_blocking(np.array([0, 6]), out)
 
 
+def test_threads_may_pad_at_once() -> None:
+    """Each has memory of its own for what it takes on the way."""
+    data = Ragged(FLAT, OFFSETS)
+    wanted = [[*row, *[-3] * (5 - len(row))] for row in ROWS]
+
+    def pad() -> bool:
+        out = np.empty((6, 5), np.int32)
+        for _ in range(50):
+            data.read_padded_blocking(np.arange(6), {"values": out}, {"values": -3})
+            if out.tolist() != wanted:
+                return False
+        return True
+
+    assert in_threads(4, pad) == [True] * 4
+
+
 def test_rows_go_where_they_are_wanted() -> None:
     """Neighbours that are neighbours in the values but not in the batch, and the other way."""
     data = Ragged(FLAT, OFFSETS)
@@ -223,6 +239,17 @@ def test_tensors_are_read_where_they_are() -> None:
     values[0] = 99
 
     assert rows_of(data) == [[99, 1, 2, 3], [4, 5, 6, 7, 8, 9]]
+
+
+def test_fixed_columns_may_be_of_any_byte_order_and_shape(tmp_path: Path) -> None:
+    """They are delivered in that of the machine, as those of Arrays are."""
+    boxes = np.arange(24, dtype=">i2").reshape(6, 2, 2)
+    data = Ragged(FLAT, OFFSETS, fixed={"box": save(tmp_path / "boxes.npy", boxes)})
+
+    (row,) = read_rows(data.select("box"), [5])
+
+    assert row["box"].tolist() == [[20, 21], [22, 23]]
+    assert row["box"].dtype == np.dtype(np.int16)
 
 
 def test_no_rows_are_a_dataset_too() -> None:
