@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import socket
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -207,3 +208,20 @@ def test_names_that_are_no_text_are_kept(tmp_path: Path) -> None:
     data = hr.ImageFolder(tmp_path)
 
     assert np.asarray(data[0]["image"]).shape == (4, 4, 3)
+
+
+def test_a_scan_holds_little_beside_the_names(tmp_path: Path) -> None:
+    """While it goes on too: a million files must not cost gigabytes (S4-47)."""
+    count = 3000
+    tree(tmp_path, "a/0.png")
+    for number in range(1, count):
+        os.link(tmp_path / "a" / "0.png", tmp_path / "a" / f"{number}.png")
+
+    tracemalloc.start()
+    data = hr.ImageFolder(tmp_path)
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(data) == count
+    assert peak < 600 * count
+    assert held < 100 * count

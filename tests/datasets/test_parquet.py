@@ -341,6 +341,41 @@ def test_nulls_are_filled_by_choice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "kind",
+    [pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.bool_()],
+    ids=str,
+)
+def test_nulls_of_every_kind_of_number_are_found_and_filled(tmp_path: Path, kind: Any) -> None:
+    """Alone and in lists, in one piece or several (S4-14)."""
+    one = pa.array([1, 0, None], kind) if kind != pa.bool_() else pa.array([True, False, None])
+    columns = {
+        "x": one,
+        "f": pa.FixedSizeListArray.from_arrays(pa.concat_arrays([one, one]), 2),
+        "l": pa.ListArray.from_arrays(pa.array([0, 2, 2, 3], pa.int32()), one),
+    }
+    path = write(tmp_path / "a.parquet", columns)
+
+    whole = as_rows(hr.Parquet(path, fill_null=1))
+
+    with hr.Loader(whole, batch_size=3, shuffle=False) as loader:
+        batch = loader.batch_at(0)
+    assert batch["x"].tolist() == [1, 0, 1]
+    assert batch["f"].tolist() == [[1, 0], [1, 1], [0, 1]]
+    assert batch["l"].tolist() == [1, 0, 1]
+    for column, bad in (("x", [2]), ("f", [1, 2]), ("l", [2])):
+        data = hr.Parquet(path, columns=[column])
+        assert [index for index in range(3) if not is_good(data, index)] == bad
+
+
+def is_good(data: Any, index: int) -> bool:
+    try:
+        data[index]
+    except FormatError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
     ("fill", "told"),
     [
         ({"y": 0}, r"fill_null: wanted columns out of x, got \['y'\]"),

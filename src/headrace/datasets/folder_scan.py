@@ -76,8 +76,10 @@ class FolderScan:
         with os.scandir(os.path.join(self._root, folder)) as entries:
             found = [(entry, entry.is_dir()) for entry in entries]
         # With its '/' a folder's name sorts as the paths of what is in it do.
-        found.sort(key=lambda pair: os.fsencode(pair[0].name) + b"/" * pair[1])
-        for entry, is_folder in found:
+        found.sort(key=lambda pair: os.fsencode(pair[0].name) + b"/" * pair[1], reverse=True)
+        # Taken off the list one by one: an entry that was looked at holds 600 bytes more.
+        while found:
+            entry, is_folder = found.pop()
             reason = _reason_against(entry, is_folder, above)
             if reason is None:
                 yield entry, is_folder

@@ -73,8 +73,11 @@ def _fixed(array: Any, column: ParquetColumn, fill: Any) -> _Piece:
         array = array.values.slice(array.offset * size, len(array) * size)
         per_row *= size
     nulls |= _nulls_by_row(array, rows, per_row)
-    numbers = _filled(array, 0 if fill is None else fill).astype(column.dtype, copy=False)
-    return _Piece(np.ascontiguousarray(numbers).reshape(rows, *column.shape), None, nulls)
+    dtype = np.dtype(column.dtype)
+    # Arrow takes no 0 for False.
+    numbers = _filled(array, dtype.type(0 if fill is None else fill).item())
+    values = np.ascontiguousarray(numbers.astype(dtype, copy=False))
+    return _Piece(values.reshape(rows, *column.shape), None, nulls)
 
 
 def _joined(pieces: list[_Piece], column: ParquetColumn) -> _Piece:
