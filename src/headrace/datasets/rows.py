@@ -67,6 +67,18 @@ class SubsetRows(OverRows):
     async def read_into(self, indices: Indices, out: Out, rows: Indices) -> None:
         await self.parts[0].read_into(self._in_base(indices), out, rows)
 
+    def read_spread_blocking(
+        self,
+        indices: Indices,
+        fixed: Mapping[str, NDArray[Any]],
+        spread: Sequence[Mapping[str, NDArray[Any]]],
+    ) -> None:
+        self.parts[0].read_spread_blocking(self._in_base(indices), fixed, spread)
+
+    @property
+    def reads_spread(self) -> bool:
+        return self.parts[0].reads_spread
+
     def _in_base(self, indices: Indices) -> Indices:
         check_indices(indices, len(self), self)
         return self.chosen[indices]

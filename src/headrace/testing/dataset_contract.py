@@ -25,6 +25,7 @@ from headrace.testing.dataset_reads import (
     in_threads,
     raised,
     read_rows,
+    spread_rows,
 )
 
 
@@ -147,6 +148,24 @@ class BulkDatasetContract(ABC):
             memory = Memory(dataset, indices)
             memory.read(indices, list(range(len(indices))), is_awaited)
             self.assert_rows(memory.rows(), indices)
+
+    def test_rows_side_by_side_are_those_end_to_end(self) -> None:
+        """Where a dataset reads them so: in several batches, as wide as rows are, and narrower."""
+        dataset = self.make()
+        if not dataset.reads_spread:
+            return
+        indices = [*reversed(self.good_indices(dataset)), *self.good_indices(dataset)[:2]]
+        wanted = [self.stored_row(index) for index in indices]
+        cuts = [0, 1, len(indices) - 2, len(indices)]
+        open_names = [column.name for column in dataset.layout if column.is_open]
+        widest = max(len(row[name]) for row in wanted for name in open_names)
+
+        for width in (widest + 3, 1):
+            rows = spread_rows(dataset, indices, cuts, width)
+            for row, whole in zip(rows, wanted, strict=True):
+                for name, value in whole.items():
+                    kept = value[:width] if name in open_names else value
+                    np.testing.assert_array_equal(row[name], kept)
 
     def test_sizes_are_the_lengths_of_open_columns(self) -> None:
         """`sizes` knows each open column, without a read, and no other."""

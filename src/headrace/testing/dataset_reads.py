@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,52 @@ def read_rows(dataset: BulkDataset, indices: Sequence[int]) -> list[dict[str, ND
     memory = Memory(dataset, indices)
     memory.read(indices, list(range(len(indices))))
     return memory.rows()
+
+
+def spread_rows(
+    dataset: BulkDataset, indices: Sequence[int], cuts: Sequence[int], width: int
+) -> list[dict[str, NDArray[Any]]]:
+    """Give the stored rows of some samples, read side by side into several batches.
+
+    Args:
+        dataset: One that has `read_spread_blocking`.
+        indices: What to read.
+        cuts: Row at which each batch begins, and the end.
+        width: Of all of them.
+    """
+    fixed, batches = _spread_memory(dataset, cuts, width)
+    dataset.thread_open()
+    dataset.read_spread_blocking(as_indices(indices), fixed, batches)
+    dataset.thread_close()
+    sizes = dataset.sizes(as_indices(indices))
+    rows: list[dict[str, NDArray[Any]]] = [{} for _ in indices]
+    for name in sizes:
+        values = [row for batch in batches for row in batch[name]]
+        for row, value, size in zip(rows, values, sizes[name].tolist(), strict=True):
+            row[name] = value[:size]
+    for name, column in fixed.items():
+        for row, value in zip(rows, column, strict=True):
+            row[name] = value
+    return rows
+
+
+def _spread_memory(
+    dataset: BulkDataset, cuts: Sequence[int], width: int
+) -> tuple[dict[str, NDArray[Any]], list[dict[str, NDArray[Any]]]]:
+    fixed = {
+        column.name: _poisoned((cuts[-1], *column.unit_shape), column.dtype)
+        for column in dataset.layout
+        if not column.is_open
+    }
+    batches = [
+        {
+            column.name: _poisoned((end - first, width, *column.unit_shape), column.dtype)
+            for column in dataset.layout
+            if column.is_open
+        }
+        for first, end in pairwise(cuts)
+    ]
+    return fixed, batches
 
 
 def delivered_rows(dataset: BulkDataset, indices: Sequence[int]) -> list[dict[str, torch.Tensor]]:
