@@ -68,8 +68,9 @@ class FlatRows:
         width = into.shape[1]
         if width > self._flat.size:
             return False
-        wanted = int(lengths.sum()) * self._unit_bytes
-        return width <= PAGE_BYTES or into.size <= MOST_OVER_READ * wanted
+        if width <= PAGE_BYTES:
+            return True  # at most one page more than is wanted
+        return into.size <= MOST_OVER_READ * int(lengths.sum()) * self._unit_bytes
 
     def _copy_windows(self, starts: Indices, width: int, into: NDArray[np.uint8]) -> None:
         """Copy `width` units from each start, or up to the end, into a row of `into`."""
