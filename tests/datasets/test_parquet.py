@@ -473,6 +473,22 @@ def test_a_file_that_went_or_changed_is_no_bad_sample(tmp_path: Path) -> None:
             loader.batch_at(1)
 
 
+def test_rows_of_another_length_are_noticed(tmp_path: Path) -> None:
+    """A file of the same size, whose rows would run over the memory of others (S4-13)."""
+    plain: dict[str, Any] = {"use_dictionary": False, "compression": "none"}
+    path = write(tmp_path / "a.parquet", {"l": [[1, 2], [3]]}, **plain)
+    data = as_rows(hr.Parquet(path))
+    size_bytes = path.stat().st_size
+    write(path, {"l": [[1], [2, 3]]}, **plain)
+    assert path.stat().st_size == size_bytes
+
+    with (
+        hr.Loader(data, batch_size=2, shuffle=False, on_bad_sample="replace") as loader,
+        pytest.raises(SourceChangedError, match="now others in column 'l' of row group 0"),
+    ):
+        loader.batch_at(0)
+
+
 def test_the_fingerprint_tells_files_apart(tmp_path: Path) -> None:
     """By names, sizes, row groups, types and fills; not by the place (S4-12)."""
     first = hr.Parquet(written(tmp_path / "one")).fingerprint()
