@@ -8,7 +8,8 @@ for images, labels in DataLoader(dataset, batch_size=64, shuffle=True, num_worke
 ```
 """
 
+from headrace.errors import BatchTimeoutError
 from headrace.torch.loader import DataLoader
 from headrace.torch.worker_info import StepRng, WorkerInfo, get_worker_info
 
-__all__ = ["DataLoader", "StepRng", "WorkerInfo", "get_worker_info"]
+__all__ = ["BatchTimeoutError", "DataLoader", "StepRng", "WorkerInfo", "get_worker_info"]

@@ -79,14 +79,22 @@ class Draws:
     def draw_to(self, step: int) -> int | None:
         """Draw the keys of all steps before this one, and give `end`."""
         while self.end is None and self._keys.next_step < step:
-            key = attempt(next, self._iterator)
-            if not isinstance(key, Raised):
-                self._keys.put(key)
-                continue
-            if not isinstance(key.error, StopIteration):
-                self._keys.put(key)
-            self.end = self._keys.next_step
+            self._draw()
         return self.end
+
+    def _draw(self) -> None:
+        key = attempt(next, self._iterator, _NO_MORE)
+        try:
+            if key is not _NO_MORE:
+                self._keys.put(key)
+            if key is _NO_MORE or isinstance(key, Raised):
+                self.end = self._keys.next_step
+        finally:
+            # The traceback of an error leads back to this frame, which must not hold the error.
+            del key
+
+
+_NO_MORE = object()
 
 
 class DrawnSteps(Sampler):

@@ -63,22 +63,33 @@ class FetchBuilder(Builder):
         return [self._build(step) for step in span.steps]
 
     def _build(self, step: int) -> Built:
-        data = attempt(self._data, step)
+        key = attempt(self._keys.get, step)
+        if isinstance(key, Raised):
+            return Built(failure=key.error)
+        data = attempt(self._data, step, key)
         if isinstance(data, Raised):
-            return Built(failure=data.error)
+            return _failed(data)
         self._estimate.add(_bytes_in(data))
         return Built(plain(step, data))
 
-    def _data(self, step: int) -> Any:
-        key = self._keys.get(step)
-        if isinstance(key, Raised):
-            raise key.error
+    def _data(self, step: int, key: Any) -> Any:
         subject = self._here(step)
         began = self.times.clock()
         samples = _fetched(subject.samples(), key, self._is_batched)
         self.times.add_read(began)
         data = self.assemble(subject.collate, samples)
         return data if self._pin is None else self._pin(data)
+
+
+def _failed(raised: Raised) -> Built:
+    """Give a failed step, and leave the error to it alone.
+
+    The traceback leads back to the frame that holds `raised`: held there too, the error would be
+    a cycle that keeps a dropped pass, and its threads, until the collector happens to run.
+    """
+    built = Built(failure=raised.error)
+    del raised.error
+    return built
 
 
 def plain(step: int, data: Any) -> Batch:
