@@ -66,6 +66,10 @@ def section(page: str, heading: str) -> str:
         ("order.md", "Average a metric over an epoch", "Weight by rows, not by batches"),  # S4-19
         ("order.md", "Validate in a fixed order", "needs a sampler of its own"),  # S4-21
         ("order.md", "Mix several datasets", "independently and with replacement"),  # S1-32
+        ("padding.md", "Empty sequences", "Single samples may be empty"),  # S4-34
+        ("padding.md", "Text with one label", "For labels of every token see"),  # S4-36
+        ("language-models.md", "Predict the next token", "targets by `ignore_index`"),  # S4-36
+        ("line-images.md", "From bytes to planes", "left to a library of yours"),  # S1-49
         ("order.md", "Bucketed: little padding", "may come at any step of the epoch"),  # S4-39
         ("state.md", "What counts as taken", "batches read ahead do not"),  # S4-75
         ("tuning.md", "Build the model first", "then make the loader"),  # U-06
