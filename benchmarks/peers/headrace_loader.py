@@ -73,8 +73,7 @@ class Threaded(Peer):
         self.loader.load_state_dict(json.loads(state))
 
     def declared_bytes(self) -> int | None:
-        held = self.loader.stats().get("ring_peak_bytes")
-        return None if held is None else int(held)
+        return self.loader.memory_estimate().total_bytes
 
     def close(self) -> None:
         self.loader.close()

@@ -65,7 +65,7 @@ class Peer(ABC):
         raise NotImplementedError(type(self).__name__)
 
     def declared_bytes(self) -> int | None:
-        """Give the most memory that the loader says it held; None when it says nothing."""
+        """Give the most memory that the loader says it takes; None when it says nothing."""
         return None
 
     def close(self) -> None:

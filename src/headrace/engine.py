@@ -41,6 +41,7 @@ from headrace.explain import Setup
 from headrace.inline import InlineRun, is_loop_running
 from headrace.loop_thread import Main
 from headrace.loops import Loops
+from headrace.memory_estimate import MemoryFacts
 from headrace.plan import Order, Plan, span_steps_for
 from headrace.reader import ReaderThreads, Run, top_frames
 from headrace.ring.blocks import BlockPool
@@ -150,7 +151,7 @@ class Engine:
             except CannotStartThreadError as error:
                 self.close_run()
                 self._loops.do_without_threads(error)
-        steps = self._span_steps(builder, 1)
+        steps = self._span_steps(builder)
         inline = InlineRun(order, builder, self.opened, self._loops.private, start, end, steps)
         self._become(inline)
         return inline
@@ -174,18 +175,15 @@ class Engine:
 
     def _make_run(self, order: Order, builder: Builder, start: int, end: int | None) -> Run:
         slots: Slots[Built] = Slots(start, self.prefetch, MAX_PREFETCH, end)
-        # Two steps at least: one in the consumer's reach while the next is built.
-        bound_bytes = max(self.settings.ring_bytes, 2 * self._builder.step_bytes)
-        ring = Ring(slots, Grants(bound_bytes, self._share))
-        builders = WAITING_BUILDERS if self._builder.waits else self._loops.workers
-        steps = self._span_steps(builder, builders)
-        return Run(ring, Plan(ring, order, steps), builder)
+        ring = Ring(slots, Grants(self._ring_bytes, self._share))
+        return Run(ring, Plan(ring, order, self._span_steps(builder)), builder)
 
-    def _span_steps(self, builder: Builder, builders: int) -> int:
-        """Give the longest span where so many builders share the read-ahead."""
+    def _span_steps(self, builder: Builder) -> int:
+        """Give the longest span, so that every builder has its part of the read-ahead."""
         if self.settings.is_serial or not builder.joins_steps:
             return 1
-        return span_steps_for(builder.step_bytes, self.prefetch, builders)
+        builders = WAITING_BUILDERS if builder.waits else self._loops.workers
+        return span_steps_for(builder.step_bytes, self.prefetch, builders or 1)
 
     def _serve_on_loop(self, run: Run) -> None:
         opened, most_spans = self.opened, 1 if self.settings.is_serial else None
@@ -403,6 +401,29 @@ class Engine:
             is_serial=self.settings.is_serial,
             waits=self._builder.waits,
         )
+
+    @property
+    def memory(self) -> MemoryFacts:
+        """What an estimate of memory follows from, as settings and sizes of steps are now."""
+        builder, copies, workers = self._builder, self.settings.copies, self._loops.workers
+        span_steps = self._span_steps(builder)
+        # A loop begins all spans that it can claim; a thread builds one at a time.
+        waiting = self.prefetch // span_steps if builder.waits and workers else 1
+        return MemoryFacts(
+            step_bytes=builder.typical_bytes,
+            beside_bytes=builder.beside_bytes,
+            prefetch_steps=self.prefetch if workers else 0,
+            ring_bytes=self._ring_bytes,
+            builders=waiting if builder.waits else max(1, workers),
+            span_steps=span_steps,
+            copies=0 if copies is None else workers,
+            copy_bytes=0 if copies is None else copies.copy_bytes,
+        )
+
+    @property
+    def _ring_bytes(self) -> int:
+        # Two steps at least: one in the consumer's reach while the next is built.
+        return max(self.settings.ring_bytes, 2 * self._builder.step_bytes)
 
     def counters(self) -> dict[str, float]:
         """Give the numbers of the ring and the blocks."""

@@ -36,6 +36,7 @@ from headrace.errors import (
 )
 from headrace.explain import Explanation, explain
 from headrace.landing import Landing, as_device
+from headrace.memory_estimate import MemoryEstimate, estimated
 from headrace.origin import PickOrigin, origins_of
 from headrace.passes import end_of, next_pass, place_of
 from headrace.purity import probe_run
@@ -710,6 +711,15 @@ class Loader:
             "samples_dropped": self.samples_dropped,
             **self._engine.counters(),
         }
+
+    def memory_estimate(self) -> MemoryEstimate:
+        """Work out the host memory that this loader takes, from its settings; reads nothing.
+
+        As things are: after `set_prefetch_depth`, or once batches have shown their size, it is
+        another. From any thread.
+        """
+        self._check_process()
+        return estimated(self._engine.memory)
 
     def explain(self, since: Mapping[str, float] | None = None) -> Explanation:
         """Tell what holds the run up, from measured times; from any thread.

@@ -228,6 +228,16 @@ class Builder(ABC):
     def step_bytes(self) -> int:
         """What a full step holds, exactly or by the estimate so far."""
 
+    @property
+    def typical_bytes(self) -> int:
+        """What a full step may be expected to hold, for an estimate; may look at lengths."""
+        return self.step_bytes
+
+    @property
+    def beside_bytes(self) -> int:
+        """What making a full step takes beside it: samples, or rows in another form."""
+        return self.typical_bytes
+
     @abstractmethod
     def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
         """Give what each step of a window holds in host memory until it is taken."""

@@ -60,6 +60,14 @@ class LaidOutBuilder(BulkBuilder):
     def step_bytes(self) -> int:
         return self._sizes.step_bytes
 
+    @property
+    def typical_bytes(self) -> int:
+        return self.step_bytes
+
+    @property
+    def beside_bytes(self) -> int:
+        return super().typical_bytes + super().beside_bytes
+
     def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
         return self._sizes.of(picks, ends)
 

@@ -74,6 +74,10 @@ class SpreadBuilder(Builder):
     def step_bytes(self) -> int:
         return self._sizes.step_bytes
 
+    @property
+    def beside_bytes(self) -> int:
+        return 0
+
     def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
         return self._sizes.of(picks, ends)
 

@@ -33,6 +33,14 @@ class Around(Builder):
     def step_bytes(self) -> int:
         return self.inner.step_bytes
 
+    @property
+    def typical_bytes(self) -> int:
+        return self.inner.typical_bytes
+
+    @property
+    def beside_bytes(self) -> int:
+        return self.inner.beside_bytes
+
     def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
         return self.inner.bytes_of(picks, ends)
 

@@ -70,6 +70,12 @@ class ThreadCopies:
             return self._dataset
         return _Unpickler(self._pickled, self._references).load()
 
+    @property
+    def copy_bytes(self) -> int:
+        """What the copy of one thread holds, about: its pickle, and the arrays beside it."""
+        copied = [each for each in self._references if isinstance(each, _Copied)]
+        return len(self._pickled) + sum(each.nbytes for each in copied)
+
     def _take(self) -> None:
         try:
             self._pickled, self._references = pickled(self._dataset)
@@ -111,6 +117,7 @@ class _Copied:
 
     def __init__(self, value: Any) -> None:
         self._value = _copy_of(value)
+        self.nbytes: int = value.nbytes
 
     def fresh(self) -> Any:
         return _copy_of(self._value)
