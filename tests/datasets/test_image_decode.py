@@ -227,6 +227,19 @@ def test_simplejpeg_and_pillow_give_the_same_pixels(
     assert quick.shape[0] == {None: 317, (60, 50): 159, (30, 20): 80, (13, 12): 40}[size]
 
 
+@pytest.mark.parametrize("size", [None, (1, 1)])
+def test_small_jpegs_are_never_scaled(size: tuple[int, int] | None) -> None:
+    """Of 7 pixels 7/8 are 7 too, but other ones (S4-13)."""
+    form = ImageForm(size=size)
+    for height, width in ((1, 1), (5, 7), (7, 7), (3, 9), (63, 64), (64, 64), (65, 71)):
+        data = saved(Image.fromarray(pattern(height, width)), "JPEG", quality=95)
+
+        quick = image_jpeg.decode(data, form)
+
+        assert quick is not None
+        assert np.array_equal(quick, image_pillow.decode(data, "x", form))
+
+
 def test_a_jpeg_without_simplejpeg_is_pillows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is not installed all images go to Pillow (S4-13)."""
     data = saved(Image.fromarray(pattern(40, 40)), "JPEG")

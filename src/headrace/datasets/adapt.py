@@ -68,8 +68,8 @@ def _refuse_what_has_no_index(given: Any) -> None:
             "data",
             WANTED,
             given[:60],
-            "If it is a path: TokenShards(path, seq_len), Text(path, seq_len), ImageFolder(path) or "
-            "Parquet(path) read files.",
+            "If it is a path: TokenShards(path, seq_len), Text(path, seq_len), ImageFolder(path) "
+            "or Parquet(path) read files.",
         )
     streams = (IterableDataset, Iterator, AsyncIterator)
     if isinstance(given, streams) or inspect.iscoroutine(given):
