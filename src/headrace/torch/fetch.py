@@ -18,6 +18,7 @@ from headrace.pick import Picks
 from headrace.plan import Span
 from headrace.torch.draws import Keys
 from headrace.torch.reader_threads import Subject
+from headrace.torch.tensor_rows import TensorRows
 
 _NO_INDICES = np.empty(0, np.int64)
 
@@ -31,6 +32,7 @@ class FetchBuilder(Builder):
         keys: What each step fetches.
         is_batched: Whether a key is a list of keys, whose samples are collated.
         pin: Pins a batch; None to leave it.
+        rows: Gathers whole batches where it can; None without batching.
     """
 
     def __init__(
@@ -40,12 +42,14 @@ class FetchBuilder(Builder):
         keys: Keys,
         is_batched: bool,
         pin: Callable[[Any], Any] | None,
+        rows: TensorRows | None,
     ) -> None:
         super().__init__(finish)
         self._here = here
         self._keys = keys
         self._is_batched = is_batched
         self._pin = pin
+        self._rows = rows
         self._estimate = StepEstimate()
 
     @property
@@ -75,9 +79,13 @@ class FetchBuilder(Builder):
     def _data(self, step: int, key: Any) -> Any:
         subject = self._here(step)
         began = self.times.clock()
-        samples = _fetched(subject.samples(), key, self._is_batched)
-        self.times.add_read(began)
-        data = self.assemble(subject.collate, samples)
+        data = None if self._rows is None else self._rows.batch(key)
+        if data is not None:
+            self.times.add_read(began)
+        else:
+            samples = _fetched(subject.samples(), key, self._is_batched)
+            self.times.add_read(began)
+            data = self.assemble(subject.collate, samples)
         return data if self._pin is None else self._pin(data)
 
 

@@ -18,6 +18,7 @@ from headrace.torch.fetch import FetchBuilder
 from headrace.torch.pinning import pinning
 from headrace.torch.process_generators import kept_from_init
 from headrace.torch.reader_threads import NumberedThreads, Subject
+from headrace.torch.tensor_rows import TensorRows
 from headrace.torch.worker_info import install
 
 if TYPE_CHECKING:
@@ -93,10 +94,13 @@ class _BuilderMaker:
         self._threads = threads
         self._keys = keys
         self._is_batched = loader.batch_sampler is not None
+        self._rows = TensorRows(loader.dataset, loader.collate_fn) if self._is_batched else None
         self._pin = pinning(loader.pin_memory, loader.pin_memory_device)
 
     def __call__(self, subject: Any, finish: Finish, hop: Hop | None) -> Builder:
-        return FetchBuilder(finish, self._threads.for_step, self._keys, self._is_batched, self._pin)
+        return FetchBuilder(
+            finish, self._threads.for_step, self._keys, self._is_batched, self._pin, self._rows
+        )
 
 
 def _ahead_steps(workers: int, prefetch_factor: int | None) -> int:
