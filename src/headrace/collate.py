@@ -27,6 +27,9 @@ from headrace.stack import Empty, describe, form_of, stack, to_tensor
 
 Indices = Sequence[int] | NDArray[np.int64]
 
+Own = Callable[[Sequence[Any], Indices], Any]
+"""Makes a column of the values of one field, given with the dataset index of each."""
+
 OFFSETS = "/offsets"
 """Ends the name of the column that says where the rows of an open column lie."""
 
@@ -71,7 +74,7 @@ def default_collate(
     samples: Sequence[Any],
     indices: Indices,
     empty: Empty | None = None,
-    own: Mapping[str, Callable[[Sequence[Any], Indices], Any]] | None = None,
+    own: Mapping[str, Own] | None = None,
 ) -> Columns:
     """Stack samples field by field; nothing is lost, cut or narrowed.
 
@@ -93,30 +96,40 @@ def default_collate(
     """
     if len(samples) == 0:
         raise CollateError("a batch needs at least one sample, got none.")
-    own = own or {}
-    names: list[str] = []
-    columns: list[Any] = []
+    stacked = _Stacked(indices, empty, own or {})
+    structure = stacked.collect(samples, "")
+    _check_distinct(stacked.names)
+    return Columns(tuple(stacked.names), tuple(stacked.columns), len(samples), structure)
 
-    def collect(values: Sequence[Any], name: str) -> Nesting:
-        level = None if name in own else level_of(values[0])
+
+class _Stacked:
+    """Columns made of samples so far. An object, since a function that calls itself by its own
+    name is a cycle, and would keep the columns until the collector happens to run."""
+
+    def __init__(self, indices: Indices, empty: Empty | None, own: Mapping[str, Own]) -> None:
+        self.names: list[str] = []
+        self.columns: list[Any] = []
+        self._indices = indices
+        self._empty = empty
+        self._own = own
+
+    def collect(self, values: Sequence[Any], name: str) -> Nesting:
+        """Make the columns of one field, which all samples have."""
+        level = None if name in self._own else level_of(values[0])
         if level is None:
-            leaf = name or ROOT_NAME
-            names.append(leaf)
-            columns.append(
-                own[leaf](values, indices)
-                if leaf in own
-                else stack(values, field=leaf, indices=indices, empty=empty)
-            )
+            self.names.append(name or ROOT_NAME)
+            self.columns.append(self._column(values, self.names[-1]))
             return LEAF
         kind, keys = level
         check_keys(name, keys)
-        _check_level(values, kind, keys, name, indices)
+        _check_level(values, kind, keys, name, self._indices)
         inner = zip(keys, fields_of(values, kind, keys), strict=True)
-        return Nesting(kind, keys, tuple(collect(part, join(name, key)) for key, part in inner))
+        return Nesting(kind, keys, tuple(self.collect(v, join(name, key)) for key, v in inner))
 
-    structure = collect(samples, "")
-    _check_distinct(names)
-    return Columns(tuple(names), tuple(columns), len(samples), structure)
+    def _column(self, values: Sequence[Any], name: str) -> Any:
+        if name in self._own:
+            return self._own[name](values, self._indices)
+        return stack(values, field=name, indices=self._indices, empty=self._empty)
 
 
 def as_columns(
@@ -150,25 +163,34 @@ def as_columns(
     if isinstance(value, Columns):
         values = tuple(map(as_column, value.values))
         return _checked(replace(value, values=values), rows, what)
-    names: list[str] = []
-    columns: list[Any] = []
+    named = _Named(as_column)
+    structure = named.collect(value, "")
+    _check_distinct(named.names)
+    num_rows = _count_rows(named.names, named.columns) if rows is None else rows
+    columns = Columns(tuple(named.names), tuple(named.columns), num_rows, structure)
+    made = _checked(columns, rows, what)
+    _check_rows(made, what)
+    return made
 
-    def collect(part: Any, name: str) -> Nesting:
+
+class _Named:
+    """Columns found in a nested value so far; an object, as `_Stacked` is."""
+
+    def __init__(self, as_column: Callable[[Any], Any]) -> None:
+        self.names: list[str] = []
+        self.columns: list[Any] = []
+        self._as_column = as_column
+
+    def collect(self, part: Any, name: str) -> Nesting:
+        """Find the columns of a part."""
         level = level_of(part) if _holds_tensor(part) else None
         if level is None:
-            names.append(name or ROOT_NAME)
-            columns.append(as_column(part))
+            self.names.append(name or ROOT_NAME)
+            self.columns.append(self._as_column(part))
             return LEAF
         kind, keys = level
         inner = zip(keys, parts_of(part, kind, keys), strict=True)
-        return Nesting(kind, keys, tuple(collect(value, join(name, key)) for key, value in inner))
-
-    structure = collect(value, "")
-    _check_distinct(names)
-    num_rows = _count_rows(names, columns) if rows is None else rows
-    made = _checked(Columns(tuple(names), tuple(columns), num_rows, structure), rows, what)
-    _check_rows(made, what)
-    return made
+        return Nesting(kind, keys, tuple(self.collect(v, join(name, key)) for key, v in inner))
 
 
 def collate_names(columns: Columns, names: Sequence[str] | None) -> Columns:

@@ -17,6 +17,7 @@ from headrace.build.builder import Builder, Finish, Hop, Transform
 from headrace.build.built import Built
 from headrace.build.bulk import BulkBuilder
 from headrace.build.calls import is_awaited
+from headrace.build.leased import LeasedColumns
 from headrace.build.nested import NestedStates
 from headrace.build.opaque import OpaqueBuilder
 from headrace.build.opened import OpenedDataset, use_one_torch_thread
@@ -314,6 +315,7 @@ class Engine:
             settings.sample_transform,
             hop,
             settings.is_serial,
+            LeasedColumns(self.pool),
         )
 
     def _reader_threads(self) -> ReaderThreads:

@@ -93,17 +93,25 @@ def large(num_samples: int) -> dict[str, Any]:
     return {"id": ids, "x": np.repeat(ids[:, None], 4096, axis=1).astype(np.float32)}
 
 
-BULK: dict[str, Callable[[], Any]] = {
+class LargeSamples(Samples):
+    """Samples one by one, of which one column fills a block."""
+
+    def __getitem__(self, index: int) -> Any:
+        return {"id": index, "x": np.full(4096, index, np.float32)}
+
+
+BLOCKS: dict[str, Callable[[], Any]] = {
+    "samples": lambda: LargeSamples(64),
     "rows": lambda: hr.Arrays(large(64)),
     "awaited rows": lambda: AwaitedRows(hr.Arrays(large(64))),
     "ragged rows": lambda: RaggedRows([[i] * (3000 + 17 * (i % 5)) for i in range(64)]),
 }
 
 
-@pytest.mark.parametrize("name", BULK)
+@pytest.mark.parametrize("name", BLOCKS)
 def test_a_hundred_steps_make_no_new_block(name: str) -> None:
     """Once the first steps have made theirs, blocks are lent again and again (S1-43, S1-44)."""
-    with hr.Loader(BULK[name](), 8, workers=0) as loader:
+    with hr.Loader(BLOCKS[name](), 8, workers=0) as loader:
         stream = loader.stream(steps=400)
         for _ in range(300):
             next(stream)
@@ -118,7 +126,7 @@ def test_a_hundred_steps_make_no_new_block(name: str) -> None:
 
 @pytest.mark.parametrize("face", ["for", "async for"])
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("name", BULK)
+@pytest.mark.parametrize("name", BLOCKS)
 def test_readers_make_as_many_blocks_as_are_in_flight(name: str, workers: int, face: str) -> None:
     """However long the run: those of the ring, one being taken and one in hand (S1-43, S1-44)."""
     prefetch, steps = 4, 400
@@ -127,7 +135,7 @@ def test_readers_make_as_many_blocks_as_are_in_flight(name: str, workers: int, f
         async for batch in loader.stream(steps=steps):
             assert batch.num_rows == 8
 
-    with hr.Loader(BULK[name](), 8, workers=workers, prefetch=prefetch) as loader:
+    with hr.Loader(BLOCKS[name](), 8, workers=workers, prefetch=prefetch) as loader:
         if face == "async for":
             asyncio.run(take())
         else:
@@ -140,9 +148,10 @@ def test_readers_make_as_many_blocks_as_are_in_flight(name: str, workers: int, f
     assert stats["blocks_lent"] >= steps / 2
 
 
-def test_a_kept_batch_keeps_its_rows() -> None:
+@pytest.mark.parametrize("name", ["rows", "samples"])
+def test_a_kept_batch_keeps_its_rows(name: str) -> None:
     """Blocks go back when the last view of them has died, so kept rows stay (S1-43)."""
-    with hr.Loader(hr.Arrays(large(64)), 8, shuffle=False, workers=2) as loader:
+    with hr.Loader(BLOCKS[name](), 8, shuffle=False, workers=2, probe=False) as loader:
         kept = [batch["x"][3] for batch in loader.epoch(0)]
         for _ in loader.epochs(4):
             pass

@@ -19,6 +19,7 @@ from headrace.collate import Collator, Columns, as_columns, default_collate
 from headrace.errors import RowErrors
 from headrace.pick import PickKey, Picks
 from headrace.plan import Span
+from headrace.stack import Empty
 
 SampleTransform = Callable[[Any, PickKey], Any]
 
@@ -90,6 +91,7 @@ class SampleBuilder(Builder):
         here: Gives the dataset that the calling thread has open, to decode by it.
         hop: Runs a blocking call of a waiting build on a reader thread.
         is_serial: Whether awaited samples are got one after another, not all at once.
+        empty: Gives the memory of stacked columns; fresh memory where None.
     """
 
     def __init__(
@@ -102,9 +104,11 @@ class SampleBuilder(Builder):
         sample_transform: SampleTransform | None = None,
         hop: Hop | None = None,
         is_serial: bool = False,
+        empty: Empty | None = None,
     ) -> None:
         super().__init__(finish, hop)
         self._is_serial = is_serial
+        self._empty = empty
         self._getter = getter
         self._here = here
         self._waits = waits
@@ -245,7 +249,7 @@ class SampleBuilder(Builder):
         self, got: list[Any], span: Span, position: int, substitution: Substitution
     ) -> Columns:
         if self._collate is None:
-            return default_collate(got, indices_of(substitution.samples))
+            return default_collate(got, indices_of(substitution.samples), self._empty)
         keys = self.finish.keys(span, position, substitution)
         return as_columns(self._collate(got, keys), len(got))
 
