@@ -301,14 +301,71 @@ def test_an_epoch_of_a_distributed_sampler_is_gone_on_with() -> None:
     assert epochs[0] != epochs[1]
 
 
-def test_a_sampler_that_yields_something_else_is_named() -> None:
-    """A forgotten `set_epoch` is found by the keys, before any batch."""
+def test_a_state_tells_samplers_their_epoch() -> None:
+    """Who resumes in mid-epoch need not call `set_epoch`: a framework may begin to count anew."""
     sampler: Any = DistributedSampler(range(SAMPLES), num_replicas=1, rank=0)
     loader = OURS(range(SAMPLES), 3, sampler=sampler)
-    sampler.set_epoch(1)
+    sampler.set_epoch(4)
+    iterator = iter(loader)
+    next(iterator)
+    state = loader.state_dict()
+    rest = [batch.tolist() for batch in iterator]
+    sampler.set_epoch(0)
+
+    loader.load_state_dict(state)
+
+    assert [batch.tolist() for batch in loader] == rest
+    assert sampler.epoch == 4
+
+
+def test_the_state_of_one_rank_goes_on_on_another() -> None:
+    """Frameworks save the state of the first rank alone, and load it on all of them."""
+
+    def make(rank: int) -> Any:
+        sampler: Any = DistributedSampler(range(SAMPLES), num_replicas=2, rank=rank)
+        return OURS(range(SAMPLES), 3, sampler=sampler)
+
+    first, second, resumed = make(0), make(1), make(1)
+    iterator = iter(first)
+    next(iterator)
+    next(iterator)
+
+    resumed.load_state_dict(first.state_dict())
+
+    assert [batch.tolist() for batch in resumed] == [batch.tolist() for batch in second][2:]
+
+
+def test_a_generator_behind_a_wrapped_batch_sampler_is_in_the_state() -> None:
+    """A wrapper that holds its batch sampler by that name is looked into."""
+
+    class Wrapper:
+        def __init__(self, batch_sampler: Any) -> None:
+            self.batch_sampler = batch_sampler
+
+        def __iter__(self) -> Any:
+            return iter(self.batch_sampler)
+
+    def make() -> Any:
+        sampler: Any = RandomSampler(range(SAMPLES), generator=seeded())
+        return OURS(range(SAMPLES), batch_sampler=Wrapper(BatchSampler(sampler, 3, False)))  # type: ignore[arg-type]
+
+    loader, other = make(), make()
+    list(loader)
+    iterator = iter(loader)
+    next(iterator)
+
+    other.load_state_dict(loader.state_dict())
+
+    assert [batch.tolist() for batch in other] == [batch.tolist() for batch in iterator]
+
+
+def test_a_sampler_that_yields_something_else_is_named() -> None:
+    """Another order is found by its keys, before any batch."""
+    order = [4, 2, 0, 1]
+    loader = OURS(range(5), 2, sampler=order)
     next(iter(loader))
     state = loader.state_dict()
-    sampler.set_epoch(0)
+    order.sort()
 
     loader.load_state_dict(state)
 
@@ -350,7 +407,15 @@ def test_a_state_of_another_loader_names_what_differs() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("version", 2), ("taken", "3"), ("own", None), ("taken", -1), ("own", ["?"]), ("own", [])],
+    [
+        ("version", 2),
+        ("taken", "3"),
+        ("own", None),
+        ("taken", -1),
+        ("own", ["?"]),
+        ("own", []),
+        ("epochs", ["0"]),
+    ],
 )
 def test_a_damaged_state_is_refused(field: str, value: Any) -> None:
     """Each field has a kind, and generators are counted."""

@@ -157,12 +157,16 @@ class Replay:
 
 
 def chain_of(iterable: Any) -> Iterator[Any]:
-    """Give an iterable and the samplers inside it, as a batch sampler holds one."""
+    """Give an iterable and the samplers inside it, as a batch sampler holds one.
+
+    One that takes a share of another's batches, or skips some, holds a batch sampler.
+    """
     seen: list[Any] = []
     while iterable is not None and not any(iterable is part for part in seen):
         seen.append(iterable)
         yield iterable
-        iterable = getattr(iterable, "sampler", None)
+        inside = getattr(iterable, "sampler", None)
+        iterable = getattr(iterable, "batch_sampler", None) if inside is None else inside
 
 
 def _is_steady(part: Any) -> bool:

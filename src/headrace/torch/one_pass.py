@@ -62,7 +62,7 @@ class Pass:
     def _draw_and_read(
         self, loader: DataLoader[Any], held: Starts, place: Place, saved: Place | None
     ) -> None:
-        place.own, place.process = held.read_own(), held.read_process()
+        held.note(place)
         first = self._keys.next_step
         # Torch makes the iterator of the sampler, then draws the seed, then the first keys.
         draws = Draws(self._sampler, self._keys)
@@ -99,7 +99,7 @@ class Pass:
         had = min(self._keys.next_step - first, taken)
         for step in range(first, first + had):
             place.take(self._keys.pop(step))
-        if place.progress != saved.progress:
+        if not place.has_taken(saved):
             found = {"taken and check of their keys": (saved.progress, place.progress)}
             raise StateError(found, _OTHER_KEYS)
         return first + taken

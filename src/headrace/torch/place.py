@@ -19,6 +19,8 @@ class Place:
     Attributes:
         own: States of generators and samplers where the pass began; see `Starts`.
         process: States of the generators of the process there.
+        epochs: What its samplers had been told by `set_epoch`.
+        ranks: Which shares of an order its samplers take.
         passes: Passes begun before it.
         base_seed: Seed of the threads.
         seeds_once: Whether only the first pass draws one, as where threads are kept.
@@ -29,6 +31,8 @@ class Place:
 
     own: list[str] = field(default_factory=list)
     process: list[str] = field(default_factory=list)
+    epochs: list[str] = field(default_factory=list)
+    ranks: list[int] = field(default_factory=list)
     passes: int = 0
     base_seed: int = 0
     seeds_once: bool = False
@@ -40,6 +44,15 @@ class Place:
         taken, check = self.progress
         self.progress = (taken + 1, zlib.crc32(repr(key).encode(), check))
         self.is_complete = is_last
+
+    def has_taken(self, saved: Place) -> bool:
+        """Whether as many batches were taken as a state says, and of the same keys.
+
+        A framework may save one rank's state for all. Of another rank's keys nothing is known.
+        """
+        if self.ranks != saved.ranks:
+            return self.progress[0] == saved.progress[0]
+        return self.progress == saved.progress
 
     def another(self, passes: int) -> Place:
         """Give the place of another pass, with as many before it."""
@@ -58,6 +71,8 @@ class Place:
             "check": check,
             "own": list(self.own),
             "process": list(self.process),
+            "epochs": list(self.epochs),
+            "ranks": list(self.ranks),
         }
 
 
@@ -89,6 +104,8 @@ def read_place(state: Any, facts: Mapping[str, Any]) -> Place:
     return Place(
         own=list(state["own"]),
         process=list(state["process"]),
+        epochs=list(state["epochs"]),
+        ranks=list(state["ranks"]),
         passes=state["passes"],
         base_seed=state["base_seed"],
         seeds_once=state["seeds_once"],
@@ -99,6 +116,8 @@ def read_place(state: Any, facts: Mapping[str, Any]) -> Place:
 _KINDS = {
     "own": list,
     "process": list,
+    "epochs": list,
+    "ranks": list,
     "passes": int,
     "base_seed": int,
     "seeds_once": bool,

@@ -26,6 +26,8 @@ class Starts:
         own: Generators of the loader and its samplers, and samplers with a state of their own.
         process: Generators of the whole process, which loader or samplers may draw from:
             torch's, and those of Python and numpy where a sampler is not torch's.
+        epochs: What samplers were told by `set_epoch`.
+        ranks: The shares that samplers take of an order, by their numbers.
     """
 
     def __init__(self, generator: torch.Generator | None, sampler: Any) -> None:
@@ -38,21 +40,25 @@ class Starts:
         # Torch's samplers draw from torch's generator alone, and a state should stay small.
         are_torchs = all(type(part).__module__.startswith("torch.") for part in chain)
         self.process = process_generators()[: 1 if are_torchs else None]
+        self.epochs: list[EpochStart] = [_ToldEpoch(part) for part in chain if _is_told(part)]
+        self.ranks = [rank for part in chain if (rank := _rank_of(part)) is not None]
 
     def read_own(self) -> list[str]:
         """Give the states of what belongs to the loader."""
         return _read(self.own)
 
-    def read_process(self) -> list[str]:
-        """Give the states of the process's generators."""
-        return _read(self.process)
+    def note(self, place: Place) -> None:
+        """Note in a place what its pass starts from."""
+        place.own, place.process = _read(self.own), _read(self.process)
+        place.epochs, place.ranks = _read(self.epochs), self.ranks
 
     @contextmanager
     def gone_back_to(self, saved: Place | None) -> Iterator[None]:
         """Go back to where a saved pass began, to draw its keys again.
 
-        What belongs to the loader stays there. The generators of the process are put back
-        afterwards: they are where the program wants them.
+        What belongs to the loader stays there, and so does the epoch that samplers are told: a
+        framework tells it again later, or starts counting anew. The generators of the process
+        are put back afterwards: they are where the program wants them.
 
         Raises:
             StateError: The pass is one of other generators or samplers.
@@ -64,12 +70,37 @@ class Starts:
         if not saved.process:
             yield
             return
+        _write(self.epochs, saved.epochs, "epochs")
         now = _read(self.process)
         try:
             _write(self.process, saved.process, "process")
             yield
         finally:
             _write(self.process, now, "process")
+
+
+class _ToldEpoch:
+    """The epoch that a sampler was told."""
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def read(self) -> str:
+        return str(self._sampler.epoch)
+
+    def write(self, text: str) -> None:
+        self._sampler.set_epoch(int(text))
+
+
+def _is_told(sampler: Any) -> bool:
+    can_be_told = callable(getattr(sampler, "set_epoch", None))
+    return can_be_told and isinstance(getattr(sampler, "epoch", None), int)
+
+
+def _rank_of(sampler: Any) -> int | None:
+    """Give the number of a sampler's share, under torch's name for it or accelerate's."""
+    rank = getattr(sampler, "rank", getattr(sampler, "process_index", None))
+    return rank if isinstance(rank, int) else None
 
 
 def _read(starts: Sequence[EpochStart]) -> list[str]:
