@@ -394,6 +394,11 @@ class Engine:
         return top_frames(self.threads())
 
     @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the columns, where they are known before the first batch."""
+        return self.settings.names or self._builder.names
+
+    @property
     def setup(self) -> Setup:
         """How steps are built, for an explanation."""
         return Setup(

@@ -26,7 +26,6 @@ from headrace.build.built import Built
 from headrace.build.nested import NestedStates
 from headrace.build.samples import SampleTransform
 from headrace.datasets.adapt import as_dataset
-from headrace.datasets.dataset import BulkDataset
 from headrace.engine import Engine
 from headrace.errors import (
     ClosedError,
@@ -679,11 +678,7 @@ class Loader:
     @property
     def names(self) -> tuple[str, ...] | None:
         """Names of the columns, where they are known before the first batch."""
-        if self._engine.settings.names is not None:
-            return self._engine.settings.names
-        if isinstance(self.dataset, BulkDataset):
-            return tuple(column.name for column in self.dataset.delivered)
-        return None
+        return self._engine.names
 
     @property
     def prefetch_depth(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,6 +13,12 @@ import headrace as hr
 from tests.collate.keys import keys_of
 from tests.collate.line_images import LineImage, LineImages, bits, collator_of
 from tests.order.vectors import cases, word
+
+
+class Backwards(NamedTuple):
+    label: int
+    target: list[int]
+    image: NDArray[np.float32]
 
 
 def image(width: int, channels: int = 1, height: int = 2, fill: float = 1) -> NDArray[np.float32]:
@@ -65,10 +71,11 @@ def test_images_lie_at_the_left() -> None:
         [image(3), np.array([5, 6], np.uint8), np.int16(4)],
         {"image": torch.ones(1, 2, 3), "target": torch.tensor([5, 6]), "label": torch.tensor(4)},
         LineImage(image(3), [5, 6], 4),
+        Backwards(4, [5, 6], image(3)),
     ],
 )
-def test_samples_come_in_four_forms(sample: Any) -> None:
-    """A tuple, a list, a mapping or a dataclass, of arrays or tensors."""
+def test_samples_come_in_five_forms(sample: Any) -> None:
+    """A tuple, a list, a mapping, a dataclass or a named tuple, of arrays or tensors."""
     batch = collated(sample)
 
     assert batch["images"].tolist() == image(3)[None].tolist()

@@ -243,6 +243,18 @@ def test_a_subclass_is_called() -> None:
         assert next(iter(loader))["values"][0].tolist() == [0, 2, 4, 0, 0]
 
 
+def test_names_are_known_before_the_first_batch() -> None:
+    """Those of the columns that batches have, however they are made."""
+    columns = ("values", "values/lengths", "values/mask", "length")
+    for kind in ("read side by side", "read end to end", "awaited"):
+        with padded(KINDS[kind]()) as loader:
+            assert loader.names == next(iter(loader)).names == columns
+        with hr.Loader(KINDS[kind](), 4) as loader:
+            assert loader.names == next(iter(loader)).names
+    with by_samples(ragged()) as loader:
+        assert loader.names is None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_and_transform_see_padded_columns(kind: str) -> None:
     """As of any batch."""

@@ -189,9 +189,11 @@ class Builder(ABC):
     Attributes:
         joins_steps: Whether several steps at once cost less than one by one. Where they do not,
             a span of several would only hold back its first step.
+        names: Names of the columns as they are read, where these are known beforehand.
     """
 
     joins_steps: bool = False
+    names: tuple[str, ...] | None = None
 
     def __init__(self, finish: Finish, hop: Hop | None = None) -> None:
         """Prepare.

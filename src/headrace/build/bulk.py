@@ -237,7 +237,7 @@ class BulkBuilder(Builder):
             if dataset.delivered == dataset.layout
             else Shelves(dataset.delivered, pool, batch_rows)
         )
-        self._names = (self._delivered or self._stored).names
+        self.names = self._names = (self._delivered or self._stored).names
         self._open = [column for column in dataset.layout if column.is_open]
         self._row_bytes = row_bytes(dataset.delivered)
         self._batch_rows = batch_rows

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headrace.build.builder import Builder, Finish, Hop
 from headrace.build.bulk import BulkBuilder
-from headrace.build.pages import Pages, names_of_open
+from headrace.build.pages import Pages, names_of, names_of_open
 from headrace.build.spread import SpreadBuilder
 from headrace.build.step_sizes import StepSizes
 from headrace.collate import OFFSETS, Columns
@@ -55,6 +55,7 @@ class LaidOutBuilder(BulkBuilder):
     ) -> None:
         super().__init__(dataset, replace(finish, lay_out=LayOut(pages)), pool, batch_rows, hop)
         self._sizes = StepSizes(dataset, pages.padding, batch_rows)
+        self.names = names_of(dataset.delivered)
 
     @property
     def step_bytes(self) -> int:

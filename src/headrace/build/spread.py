@@ -62,7 +62,7 @@ class SpreadBuilder(Builder):
         super().__init__(finish, hop)
         self._dataset = dataset
         self._layout = dataset.layout
-        self._names = names_of(dataset.layout)
+        self.names = self._names = names_of(dataset.layout)
         self._pages = pages
         self._sizes = StepSizes(dataset, pages.padding, batch_rows)
 

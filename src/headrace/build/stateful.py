@@ -24,6 +24,7 @@ class Around(Builder):
         super().__init__(inner.finish)
         self.inner = inner
         self.joins_steps = inner.joins_steps
+        self.names = inner.names
 
     @property
     def waits(self) -> bool:

@@ -20,13 +20,13 @@ Indices = Sequence[int] | NDArray[np.int64]
 def parts(
     samples: Sequence[Any], names: Sequence[Hashable | None], indices: Indices
 ) -> list[list[Any]]:
-    """Give each named part of all samples: of mappings by key, of tuples by position.
+    """Give each named part of all samples.
 
     Args:
         samples: One per row.
-        names: Keys of mappings, or attributes of dataclasses. A tuple or list has as many parts,
-            in this order, or is asked by position where the name is an integer; None names the
-            sample itself.
+        names: Keys of mappings, or fields of dataclasses and named tuples. Another tuple or list
+            has as many parts, in this order, or is asked by position where the name is an
+            integer; None names the sample itself.
         indices: Dataset index of each sample, for messages.
 
     Raises:
@@ -34,6 +34,9 @@ def parts(
     """
     if not len(samples):
         raise CollateError("a batch needs at least one sample, got none.")
+    by_position = not any(name is None or isinstance(name, int) for name in names)
+    if by_position and all(type(each) is tuple and len(each) == len(names) for each in samples):
+        return list(map(list, zip(*samples, strict=True)))
     return [
         [_part(sample, place, names, index) for sample, index in zip(samples, indices, strict=True)]
         for place in range(len(names))
@@ -75,19 +78,21 @@ def joined(
 
 
 def _part(sample: Any, place: int, names: Sequence[Hashable | None], index: int) -> Any:
-    """Give one part of a sample. There are five forms of samples, in this order."""
+    """Give one part of a sample: itself, of a mapping, by field, or by position."""
     name = names[place]
     if name is None:
         return sample
-    if isinstance(sample, Mapping) and name in sample:
-        return sample[name]
-    if isinstance(sample, tuple | list):
+    if isinstance(sample, Mapping):
+        if name in sample:
+            return sample[name]
+    elif dataclasses.is_dataclass(sample) or name in getattr(sample, "_fields", ()):
+        if hasattr(sample, str(name)):
+            return getattr(sample, str(name))
+    elif isinstance(sample, tuple | list):
         if isinstance(name, int) and -len(sample) <= name < len(sample):
             return sample[name]
         if not isinstance(name, int) and len(sample) == len(names):
             return sample[place]
-    elif dataclasses.is_dataclass(sample) and hasattr(sample, str(name)):
-        return getattr(sample, str(name))
     raise CollateError(
         f"sample {index} gives {describe(sample)}, wanted "
         f"{', '.join(map(repr, names))} as keys of a mapping or parts of a tuple.",
