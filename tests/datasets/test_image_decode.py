@@ -229,7 +229,7 @@ def test_simplejpeg_and_pillow_give_the_same_pixels(
 
 @pytest.mark.parametrize("size", [None, (1, 1)])
 def test_small_jpegs_are_never_scaled(size: tuple[int, int] | None) -> None:
-    """Of 7 pixels 7/8 are 7 too, but other ones (S4-13)."""
+    """Of 7 pixels 7/8, rounded up, are 7 too, but would be other ones (S4-13)."""
     form = ImageForm(size=size)
     for height, width in ((1, 1), (5, 7), (7, 7), (3, 9), (63, 64), (64, 64), (65, 71)):
         data = saved(Image.fromarray(pattern(height, width)), "JPEG", quality=95)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import threading
@@ -21,7 +22,9 @@ import torch
 import headrace as hr
 from headrace.datasets.dataset import BulkDataset, Dataset
 from headrace.datasets.kept_groups import KeptGroups
-from headrace.datasets.parquet_columns import FixedColumn, Group
+from headrace.datasets.parquet_arrays import column_of
+from headrace.datasets.parquet_columns import FixedColumn, Group, ParquetColumn
+from headrace.datasets.parquet_groups import GroupTable, ParquetFile
 from headrace.errors import ConfigError, FormatError, NotFoundError, SourceChangedError
 from headrace.testing.dataset_contract import BulkDatasetContract, DatasetContract
 
@@ -367,6 +370,21 @@ def test_nulls_of_every_kind_of_number_are_found_and_filled(tmp_path: Path, kind
         assert [index for index in range(3) if not is_good(data, index)] == bad
 
 
+def test_pieces_of_larger_arrays_are_read_right() -> None:
+    """Arrow gives columns in several chunks, each a slice of what it holds (S4-14)."""
+    numbers = pa.array([[i, i + 1] for i in range(6)], pa.list_(pa.int32(), 2))
+    lists = pa.array([[i] * i for i in range(6)], pa.list_(pa.int32()))
+
+    def taken(array: Any, kind: Any, shape: tuple[int, ...]) -> list[Any]:
+        chunks = pa.chunked_array([array.slice(1, 2), array.slice(4, 2), array.slice(0, 0)])
+        column = column_of(chunks, ParquetColumn("c", kind, "", "<i4", shape), None)
+        assert column.nulls is None
+        return [value.tolist() for value in column.take(np.array([3, 0, 1, 2]))]
+
+    assert taken(numbers, "fixed", (2,)) == [[5, 6], [1, 2], [2, 3], [4, 5]]
+    assert taken(lists, "open", ()) == [[5] * 5, [1], [2, 2], [4] * 4]
+
+
 def is_good(data: Any, index: int) -> bool:
     try:
         data[index]
@@ -419,6 +437,22 @@ def test_damage_is_told_by_file_column_and_row_group(tmp_path: Path) -> None:
         ):
             next(batches)
     assert str(data.locate(1500)) == "a.parquet, row group 1, row 500"
+
+
+def test_trouble_of_the_system_is_no_damage(tmp_path: Path) -> None:
+    """An error with a number passes as it is, and is no bad sample (S4-13)."""
+    data = as_rows(hr.Parquet(write(tmp_path / "a.parquet", {"x": [1, 2]})))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    with hr.Loader(data, batch_size=2, workers=0, on_bad_sample="replace") as loader:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        try:
+            with pytest.raises(OSError, match="Too many open files") as caught:
+                loader.batch_at(0)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert not isinstance(caught.value, hr.DataError)
 
 
 def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
@@ -498,6 +532,8 @@ def test_the_fingerprint_tells_files_apart(tmp_path: Path) -> None:
     assert hr.Parquet(tmp_path / "one" / "a.parquet").fingerprint() != first
     pq.write_table(table_of(range(7)), tmp_path / "two" / "a.parquet", row_group_size=4)
     assert hr.Parquet(tmp_path / "two").fingerprint() != first
+    tables = [GroupTable([ParquetFile("a", 99, rows)]) for rows in ((3, 3), (6,), (3, 3))]
+    assert tables[0].digest() == tables[2].digest() != tables[1].digest()
 
 
 def test_no_file_stays_open_and_a_pickle_is_small(tmp_path: Path) -> None:

@@ -45,10 +45,9 @@ def decode(data: bytes, form: ImageForm) -> NDArray[Any] | None:
             colour,
             fastdct=False,
             fastupsample=False,
-            # The least scale that gives so many pixels is the divisor's; 0 asks for none, as of
-            # 7 pixels and fewer 7/8 would give as many.
-            min_height=-(-height // divisor) if divisor > 1 else 0,
-            min_width=-(-width // divisor) if divisor > 1 else 0,
+            # The least scale that gives so many pixels is the divisor's.
+            min_height=-(-height // divisor),
+            min_width=-(-width // divisor),
         )
     except ValueError:
         return None
