@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from headrace.collators.padding import Lengths
 from headrace.errors import CollateError
+from headrace.masked import is_masked_array
 from headrace.stack import NUMPY_DTYPES, TORCH_DTYPES, describe
 
 Indices = Sequence[int] | NDArray[np.int64]
@@ -106,7 +107,7 @@ def _as_sequence(value: Any) -> NDArray[Any] | None:
     if isinstance(value, torch.Tensor):
         known = value.dtype in NUMPY_DTYPES and value.layout is torch.strided
         return value.detach().cpu().resolve_conj().resolve_neg().numpy() if known else None
-    if isinstance(value, np.ma.MaskedArray) or not isinstance(value, np.ndarray | list | tuple):
+    if is_masked_array(value) or not isinstance(value, np.ndarray | list | tuple):
         return None
     try:
         array = np.asarray(value)
