@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from headrace.build.builder import Builder, Finish, Hop, indices_of
 from headrace.build.built import Built
 from headrace.build.calls import Raised, attempt, attempt_awaited
 from headrace.collate import Collator, Columns, as_columns, default_collate
+from headrace.collators.images import ImageCollator
 from headrace.errors import RowErrors
 from headrace.pick import PickKey, Picks
 from headrace.plan import Span
@@ -107,6 +109,9 @@ class SampleBuilder(Builder):
         empty: Empty | None = None,
     ) -> None:
         super().__init__(finish, hop)
+        # Not a subclass, whose own call would be passed over.
+        if type(collate) is ImageCollator and empty is not None:
+            collate = partial(collate.collate_into, empty=empty)
         self._is_serial = is_serial
         self._empty = empty
         self._getter = getter

@@ -16,7 +16,7 @@ from headrace.collators.sequences import joined, parts
 from headrace.errors import CollateError
 from headrace.pick import PickKeys
 from headrace.rng import SampleRng, Stream, derive_rows
-from headrace.stack import describe
+from headrace.stack import Empty, describe
 
 Image = NDArray[np.float32]
 Augmentation = Callable[[Image, SampleRng], Any]
@@ -70,6 +70,10 @@ class ImageCollator:
             CollateError: There is none; one is no such sample; two differ in channels or
                 height; a number does not fit; or the augmentation changed a shape.
         """
+        return self.collate_into(samples, keys, _fresh)
+
+    def collate_into(self, samples: Sequence[Any], keys: PickKeys, empty: Empty) -> Columns:
+        """Do as a call does, with the images in memory that `empty` gives."""
         indices = keys.sample
         given, targets, labels = parts(samples, PARTS, indices)
         images = [_as_image(image, index) for image, index in zip(given, indices, strict=True)]
@@ -77,22 +81,25 @@ class ImageCollator:
         tokens, lengths = joined(targets, "target", indices, dims=1)
         widths = np.array([image.shape[2] for image in images], np.int64)
         columns = {
-            "images": self._batch_of(images, int(widths.max()), keys),
             "widths": whole_numbers(widths, np.int32, "image", indices),
             "targets": whole_numbers(tokens, np.int32, "target", indices, lengths),
             "target_lengths": whole_numbers(lengths, np.int32, "target", indices),
             "labels": whole_numbers(labels, np.int32, "label", indices),
             "indices": whole_numbers(indices, np.int32, "indices", indices),
         }
-        return Columns(tuple(columns), tuple(map(torch.from_numpy, columns.values())), len(samples))
+        batch = self._batch_of(images, int(widths.max()), keys, empty)
+        values = (batch, *map(torch.from_numpy, columns.values()))
+        return Columns(("images", *columns), values, len(samples))
 
-    def _batch_of(self, images: Sequence[Image], widest: int, keys: PickKeys) -> Image:
+    def _batch_of(
+        self, images: Sequence[Image], widest: int, keys: PickKeys, empty: Empty
+    ) -> torch.Tensor:
         shape = (len(images), *images[0].shape[:2], self._padding.widths(widest))
-        batch = np.empty(shape, PIXEL)
+        batch = empty(shape, torch.float32)
         changed: Iterable[Image] = images
         if self._augmentation is not None:
             changed = self._augmented(self._augmentation, images, widest, keys)
-        for row, image in zip(batch, changed, strict=True):
+        for row, image in zip(batch.numpy(), changed, strict=True):
             width = image.shape[2]
             row[:, :, :width] = image
             row[:, :, width:] = self._pad_value
@@ -113,6 +120,10 @@ class ImageCollator:
             if scratch.shape != image.shape or not (given is None or given is scratch):
                 raise _not_in_place(image, scratch if given is None else given, int(index))
             yield scratch
+
+
+def _fresh(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype)
 
 
 def _as_image(value: Any, index: int) -> Image:
