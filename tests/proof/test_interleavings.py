@@ -9,7 +9,7 @@ from tests.proof.mutants import MUTANTS
 from tests.proof.worlds import WORLDS, kills, play_all
 
 QUICK_SEEDS = {"ring": 500, "blocks": 300, "loader": 200}
-FULL_SEEDS = {"ring": 20_000, "blocks": 5_000, "loader": 5_000}
+FULL_SEEDS = {"ring": 5_000, "blocks": 2_000, "loader": 1_500}
 # The rarest finds come once in a hundred seeds, and any change of the code shuffles which.
 MOST_SEEDS = 2_000
 
