@@ -227,6 +227,18 @@ def test_simplejpeg_and_pillow_give_the_same_pixels(
     assert quick.shape[0] == {None: 317, (60, 50): 159, (30, 20): 80, (13, 12): 40}[size]
 
 
+def test_only_exif_says_how_a_jpeg_was_held() -> None:
+    """What XMP says of it both libraries leave alone (S4-13)."""
+    xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF><a tiff:Orientation="6"/></rdf:RDF>'
+    data = saved(Image.fromarray(pattern(20, 30)), "JPEG", xmp=xmp + b"</x:xmpmeta>")
+
+    quick = image_jpeg.decode(data, RGB)
+
+    assert quick is not None
+    assert quick.shape == (20, 30, 3)
+    assert np.array_equal(quick, image_pillow.decode(data, "x", RGB))
+
+
 @pytest.mark.parametrize("size", [None, (1, 1)])
 def test_small_jpegs_are_never_scaled(size: tuple[int, int] | None) -> None:
     """Of 7 pixels 7/8, rounded up, are 7 too, but would be other ones (S4-13)."""
@@ -314,6 +326,8 @@ def test_deep_images_are_scaled_without_clipping() -> None:
     decode_into(encoded(np.full((7, 9), 40001, np.uint16)), "x", form, row)
 
     assert row.tolist() == [[[40001]] * 3] * 3
+    steep = np.array([[[0]], [[1]]], np.uint16)
+    assert images.resize(steep, (4, 1))[:, 0, 0].tolist() == [0, 0, 1, 1]
 
 
 def test_a_whole_image_may_have_its_channels_first() -> None:
