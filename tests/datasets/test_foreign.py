@@ -14,7 +14,13 @@ import torch
 
 from headrace import Loader
 from headrace.datasets import Arrays, Concat, as_dataset
-from headrace.datasets.foreign import LARGE_ARRAY_BYTES, ThreadCopies, can_share, thread_copy
+from headrace.datasets.foreign import (
+    LARGE_ARRAY_BYTES,
+    LARGE_ITEMS,
+    ThreadCopies,
+    can_share,
+    thread_copy,
+)
 from headrace.testing.dataset_reads import get_samples, in_threads
 
 
@@ -182,6 +188,18 @@ def test_a_closure_over_a_handle_makes_one_thread_read(tmp_path: Path) -> None:
 
     with (tmp_path / "data").open("rb") as file, pytest.warns(UserWarning, match="BufferedReader"):
         assert ThreadCopies(as_dataset(Holding(lambda: file))).sharing == "serial"
+
+
+def test_long_lists_of_plain_values_are_data() -> None:
+    """A million paths are in memory once; what is short, or holds more, is copied."""
+    paths = [(f"{index}.jpeg", index % 7) for index in range(LARGE_ITEMS)]
+    by_name = dict(paths)
+    shared: list[Any] = [paths, tuple(paths), by_name, ["text", None, 1.5, True, b""] * LARGE_ITEMS]
+    copied: list[Any] = [paths[1:], [[]] * LARGE_ITEMS, [([],)] * LARGE_ITEMS, {**by_name, "x": []}]
+
+    assert [thread_copy(held) is held for held in shared] == [True] * 4
+    assert [thread_copy(held) is held for held in copied] == [False] * 4
+    assert thread_copy(copied) == copied
 
 
 def test_a_bound_builtin_is_copied_with_its_object() -> None:
