@@ -326,6 +326,57 @@ def test_kept_batches_stay_as_they_are(workers: int) -> None:
             assert real.tolist() == list(range(*offsets[index : index + 2]))
 
 
+def spoil(batch: hr.Batch, keys: hr.PickKeys) -> hr.Batch:
+    """Write to all columns in place, as a transform may."""
+    for column in batch:
+        column.copy_(torch.zeros_like(column))
+    return batch
+
+
+class KeptSizes(RaggedRows):
+    """Gives out the very lengths that it keeps, where all are asked for."""
+
+    def sizes(self, indices: Indices) -> Mapping[str, NDArray[np.int64]]:
+        in_order = len(indices) == len(self) and bool((np.diff(indices) == 1).all())
+        return {"values": self._lengths} if in_order else super().sizes(indices)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("data", [ragged, lambda: KeptSizes(SEQUENCES)])
+def test_writing_to_a_batch_damages_no_data(data: Callable[[], Any], workers: int) -> None:
+    """Not even the lengths that a dataset keeps (S0-75)."""
+    knobs: dict[str, Any] = {"batch_size": len(LENGTHS), "shuffle": False, "workers": workers}
+    source = data()
+    with padded(source, transform=spoil, **knobs) as loader:
+        assert [int(batch["values/lengths"].sum()) for batch in loader] == [0]
+
+    with padded(source, **knobs) as loader:
+        assert next(iter(loader))["values/lengths"].tolist() == LENGTHS
+
+
+def pictures() -> hr.Ragged:
+    images = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 20_000, axis=1)
+    lengths = np.full(256, 400)
+    fixed = {"image": images, "label": np.arange(256)}
+    return hr.Ragged(np.arange(lengths.sum()), lengths=lengths, fixed=fixed)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_large_columns_beside_lie_in_blocks_too(workers: int) -> None:
+    """They are lent again, and what is kept of them stays (S1-43, S1-44)."""
+    with padded(pictures(), batch_size=8, workers=workers, prefetch=4, epochs=6) as loader:
+        kept = [(batch["image"][3], int(batch["label"][3])) for batch in loader.epoch(0)]
+        for epoch in loader.epochs(6):
+            for batch in epoch:
+                assert batch["image"][:, -1].tolist() == batch["label"].tolist()
+        stats = loader.stats()
+
+    # Spans are of one or two steps, of pages and images: what is kept, in flight and in hand.
+    assert stats["blocks_made"] <= 32 + 2 * 2 * (4 + 2)
+    assert stats["blocks_lent"] >= 6 * 32
+    assert all(image.tolist() == [label] * 20_000 for image, label in kept)
+
+
 def test_a_kept_label_keeps_no_block() -> None:
     """Small columns and lengths have storage of their own."""
     with padded(long_rows(), batch_size=8, workers=0) as loader:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headrace.build.bulk import OWN_STORAGE_BYTES
 from headrace.collators.padded import LENGTHS, MASK, PadCollator
 from headrace.collators.padding import Lengths, fill_behind, fill_mask
 from headrace.datasets.dataset import Layout
@@ -54,7 +55,7 @@ class Pages:
     """Makes pages out of recycled blocks.
 
     Args:
-        layout: The columns; those that are not open are left out.
+        layout: The columns.
         collator: What pads the open ones.
         pool: Where blocks come from.
 
@@ -66,6 +67,7 @@ class Pages:
     def __init__(self, layout: Layout, collator: PadCollator, pool: BlockPool) -> None:
         self.padding = collator.padding
         self._open = [column for column in layout if column.is_open]
+        self._fixed = [column for column in layout if not column.is_open]
         self.pad_values = {c.name: collator.pad_for(c.name, c.dtype) for c in self._open}
         self._pool = pool
 
@@ -90,19 +92,34 @@ class Pages:
             for column in self._open:
                 name, rows = column.name, slice(first, end)
                 lengths, width = self.padding.fit(sizes[name][rows], name, samples[rows])
-                page.lengths[name] = lengths
+                # Its own, since a dataset may give out what it keeps and a batch is written to.
+                page.lengths[name] = lengths.copy()
                 shape = end - first, width, *column.unit_shape
                 cuts.append((page.values, name, shape, column.dtype, need))
                 need += _aligned(math.prod(shape) * column.dtype.itemsize)
                 cuts.append((page.masks, name, shape[:2], _BOOL, need))
                 need += _aligned(math.prod(shape[:2]))
             pages.append(page)
-        block = self._pool.lend(capacity_for(need))
-        memory = block.lease(0, (need,), "|u1")
-        block.let_go()
+        memory = self._lend((need,), np.dtype(np.uint8))
         for arrays, name, shape, dtype, place in cuts:
             arrays[name] = np.ndarray(shape, dtype, memory, place)
         return pages
+
+    def take_fixed(self, rows: int) -> dict[str, NDArray[Any]]:
+        """Give memory for the columns that are not open, contents undefined."""
+        made: dict[str, NDArray[Any]] = {}
+        for column in self._fixed:
+            shape = rows, *column.unit_shape
+            is_small = rows * column.unit_bytes < OWN_STORAGE_BYTES
+            made[column.name] = (np.empty if is_small else self._lend)(shape, column.dtype)
+        return made
+
+    def _lend(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Give memory of a block of its own, which goes back when the last view has died."""
+        block = self._pool.lend(capacity_for(math.prod(shape) * dtype.itemsize))
+        memory = block.lease(0, shape, dtype.str)
+        block.let_go()
+        return memory
 
 
 def _aligned(nbytes: int) -> int:

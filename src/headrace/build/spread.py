@@ -113,11 +113,7 @@ class SpreadBuilder(Builder):
 
     def _read_spread(self, samples: NDArray[np.int64], ends: list[int]) -> Read:
         pages = self._pages.take(self._dataset.sizes(samples), samples, ends)
-        fixed = {
-            column.name: np.empty((len(samples), *column.unit_shape), column.dtype)
-            for column in self._layout
-            if not column.is_open
-        }
+        fixed = self._pages.take_fixed(len(samples))
         self._dataset.read_spread_blocking(samples, fixed, [page.values for page in pages])
         return Read(pages, fixed)
 
