@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
 
 import generate  # noqa: E402
+import lines  # noqa: E402
 import report  # noqa: E402
 from check import WrongDeliveryError, check_epochs, check_first  # noqa: E402
 from intervals import interval, ratio  # noqa: E402
@@ -42,8 +43,8 @@ def workload(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workloa
     opened.close()
 
 
-def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, ROOT / "benchmarks" / "run.py", *arguments]
+def bench(*arguments: object, script: str = "run.py") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, ROOT / "benchmarks" / script, *arguments]
     return subprocess.run([str(part) for part in command], capture_output=True, text=True)
 
 
@@ -87,6 +88,49 @@ def test_a_run_measures_every_metric_and_writes_it_down(tmp_path: Path) -> None:
     assert {"resume_ratio", "order_us_per_sample", "library_import_ms"} < ours.values.keys()
     assert str(tmp_path) not in results.facts["command"]
     assert "T: headrace epoch_gap_ms" in [verdict.what for verdict in judge(results)]
+
+
+def test_line_images_are_measured_in_the_setting_of_the_text() -> None:
+    """Sizes, batch, multiple, augmentation and depth, as the script's own constants (S1-50)."""
+    data = lines.LineImages()
+    heights = {data[index][0].shape[1] for index in range(len(data))}
+    widths = [data[index][0].shape[2] for index in range(len(data))]
+
+    with lines.loader_of(data, 0) as loader:
+        batch = next(iter(loader))
+
+        assert (len(data), heights, min(widths), max(widths)) == (2048, {32}, 64, 256)
+        assert (batch.num_rows, loader.prefetch_depth) == (128, 8)
+        assert batch["images"].shape == (128, 1, 32, 256)
+        assert lines.WIDTH_MULTIPLE == 4
+        assert lines.WORKERS == (0, 1, 4)
+
+
+def test_line_images_are_checked_and_their_rates_marked_indicative() -> None:
+    """Two rates for each number of workers, and no new memory on the caller's thread
+    (S1-51, S1-52, S4-44)."""
+    done = bench("--seconds", 0.02, script="lines.py")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("Indicative: 2 runs")
+    rows = [line.split(" | ") for line in done.stdout.splitlines()[-3:]]
+    assert [row[0] for row in rows] == ["| 0", "| 1", "| 4"]
+    assert all(float(rate.replace(",", "")) > 0 for row in rows for rate in row[1].split(", "))
+    assert rows[0][2] == "0.000 |"
+
+
+def test_a_wrong_line_image_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check recomputes every pixel from the seed (S4-44)."""
+    data = lines.LineImages(256)
+    with lines.loader_of(data, 0) as loader:
+        lines.check_epoch(data, loader)
+    monkeypatch.setattr(lines, "AUGMENTATION_STREAM", 2)
+
+    with (
+        lines.loader_of(data, 0) as loader,
+        pytest.raises(AssertionError, match="pixels of image"),
+    ):
+        lines.check_epoch(data, loader)
 
 
 class Altered(Plain):
