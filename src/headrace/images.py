@@ -81,9 +81,17 @@ def resize_into(pixels: NDArray[Any], out: NDArray[Any]) -> None:
         torch.ops.aten._upsample_bilinear2d_aa.out(planes, size, False, None, None, out=into)
         return
     # In float64 the sum of any weights times 65535 is far from where rounding would waver.
-    planes = torch.from_numpy(pixels.astype(np.float64)).permute(2, 0, 1)[None]
-    scaled = torch.nn.functional.interpolate(planes, size=size, mode="bilinear", antialias=True)
-    out[...] = scaled[0].permute(1, 2, 0).round_().clamp_(0, 65535).numpy()
+    planes = _planes(pixels.astype(np.float64))
+    if size[1] == 1:
+        # torch 2.13 gives wrong floats for an output of one column, and right ones for a row.
+        scaled = _interpolated(planes.transpose(2, 3), size[::-1]).transpose(2, 3)
+    else:
+        scaled = _interpolated(planes, size)
+    out[...] = scaled[0].permute(1, 2, 0).round().clamp_(0, 65535).numpy()
+
+
+def _interpolated(planes: torch.Tensor, size: list[int]) -> torch.Tensor:
+    return torch.nn.functional.interpolate(planes, size=size, mode="bilinear", antialias=True)
 
 
 def _planes(pixels: NDArray[Any]) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import struct
 import subprocess
 import sys
@@ -328,6 +329,23 @@ def test_deep_images_are_scaled_without_clipping() -> None:
     assert row.tolist() == [[[40001]] * 3] * 3
     steep = np.array([[[0]], [[1]]], np.uint16)
     assert images.resize(steep, (4, 1))[:, 0, 0].tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("size", [(1, 1), (1, 4), (4, 1), (2, 9), (9, 2)])
+def test_images_of_every_size_are_scaled_as_pillow_scales_them(
+    dtype: Any, size: tuple[int, int]
+) -> None:
+    """To within rounding, down to one row or one column (S4-14, B16)."""
+    for height, width in itertools.product((1, 2, 3, 7), repeat=2):
+        picture = pattern(height, width, seed=height * width).astype(dtype)
+        planes = [Image.fromarray(picture[:, :, k].astype(np.float32)) for k in range(3)]
+        resized = [plane.resize(size[::-1], Image.Resampling.BILINEAR) for plane in planes]
+
+        found = images.resize(picture, size).astype(float)
+
+        wanted = np.stack([np.asarray(plane) for plane in resized], axis=2)
+        assert np.abs(found - wanted).max() <= (0.51 if dtype == np.uint16 else 1.0)
 
 
 def test_a_whole_image_may_have_its_channels_first() -> None:
