@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import enum
+import gc
+import weakref
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -611,3 +613,21 @@ def test_rows_are_counted_past_an_open_column() -> None:
     columns = as_columns({"x": torch.zeros(7), "x/offsets": torch.tensor([0, 3, 7])}, None)
 
     assert columns.num_rows == 2
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: collate({"x": np.zeros(3)}, {"x": np.ones(3)}).values[0],
+        lambda: as_columns({"x": torch.zeros(3)}, 3).values[0],
+    ],
+)
+def test_columns_die_with_their_last_reference(made: Any) -> None:
+    """No cycle keeps them until the collector runs: they may be megabytes (S1-43)."""
+    gc.disable()
+    try:
+        dead = weakref.ref(made())
+    finally:
+        gc.enable()
+
+    assert dead() is None
