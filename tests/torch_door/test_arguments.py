@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import pickle
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -176,6 +178,54 @@ def test_a_framework_can_make_it_anew_from_its_attributes() -> None:
     made = type(loader)(**changed)
 
     assert list(made) == [0 + 1 + 2, 3 + 4 + 5]
+
+
+def test_a_start_method_is_taken_with_a_note(caplog: pytest.LogCaptureFixture) -> None:
+    """There are no processes to start, so it changes nothing (S4-24)."""
+    caplog.set_level(logging.INFO, "headrace")
+
+    loader = OURS(range(4), 2, num_workers=1, multiprocessing_context="spawn")
+
+    assert "multiprocessing_context has no effect" in caplog.text
+    assert loader.multiprocessing_context.get_start_method() == "spawn"
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]
+
+
+def test_pinning_without_an_accelerator_warns_as_torch_does() -> None:
+    """`pin_memory` changes nothing there, and says so when a pass begins (S4-25)."""
+    if torch.accelerator.is_available():
+        assert all(batch.is_pinned() for batch in OURS(range(4), pin_memory=True))
+        return
+
+    for kind in (THEIRS, OURS):
+        loader = kind(range(4), 2, pin_memory=True)
+        with pytest.warns(UserWarning, match="no accelerator") as warned:
+            assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]
+        assert len(warned) == 1
+
+
+def test_batches_are_pinned_whatever_they_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is an accelerator, tensors in any nesting are pinned, on reader threads."""
+    threads = set()
+
+    class Accelerator:
+        type = "cuda"
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        threads.add(threading.get_ident())
+        return tensor + 100
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", Accelerator)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+
+    (batch,) = OURS([{"x": (1, "text")}], num_workers=1, pin_memory=True)
+
+    assert batch["x"][0].tolist() == [101]
+    assert batch["x"][1] == ("text",)
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 def test_a_pickle_or_copy_is_a_loader_at_its_beginning() -> None:

@@ -295,6 +295,19 @@ def test_an_exhausted_pass_stays_exhausted(num_workers: int) -> None:
     assert len(iterator) == 2
 
 
+def test_kept_threads_that_were_closed_are_begun_anew() -> None:
+    """Closing a pass gives its threads up; the loader goes on with others."""
+    loader = OURS(range(4), 2, num_workers=2, persistent_workers=True)
+    first = iter(loader)
+    first.close()
+
+    seen = [batch.tolist() for batch in loader]
+    loader._iterator = None
+
+    assert list(first) == []
+    assert seen == [[0, 1], [2, 3]]
+
+
 def test_no_more_is_read_ahead_than_asked_for() -> None:
     """`prefetch_factor` batches for each thread are in flight, and no more (S4-29)."""
     asked: list[int] = []

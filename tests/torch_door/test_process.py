@@ -42,9 +42,10 @@ def test_a_program_may_leave_a_pass_open(kept: bool) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
-def test_a_child_process_reads_by_passes_of_its_own() -> None:
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_child_process_reads_by_passes_of_its_own(kept: bool) -> None:
     """A pass of the parent says that it cannot be used in a forked child; a new one works."""
-    loader = OURS(range(6), 2, num_workers=2)
+    loader = OURS(range(6), 2, num_workers=2, persistent_workers=kept)
     iterator = iter(loader)
     next(iterator)
     reading, writing = os.pipe()
@@ -61,6 +62,7 @@ def test_a_child_process_reads_by_passes_of_its_own() -> None:
     assert status == 0
     assert told == "ForkedError [[0, 1], [2, 3], [4, 5]]"
     assert [batch.tolist() for batch in iterator] == [[2, 3], [4, 5]]
+    iterator.close()
 
 
 def told_by_child(loader: Any, iterator: Any) -> str:

@@ -58,7 +58,7 @@ def test_noise_of_the_batch_does_not_depend_on_threads() -> None:
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_noise_of_the_batch_is_the_same_after_a_resume(kept: bool) -> None:
-    """Going on in the middle of a pass draws what would have been drawn."""
+    """Going on in the middle of a pass draws what would have been drawn (B07)."""
     knobs: dict[str, Any] = {"batch_size": 4, "num_workers": 2, "persistent_workers": kept}
     loader = OURS(Each(augmented), **knobs)
     list(loader)

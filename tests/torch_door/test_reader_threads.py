@@ -189,7 +189,7 @@ def test_init_cannot_seed_the_generators_of_the_training() -> None:
 
 
 def test_generators_of_a_thread_are_seeded_by_the_batch() -> None:
-    """Draws from `rng` are the same for any number of threads, and those of another pass differ."""
+    """Draws from `rng` are those of any number of threads; batches and passes differ (B07)."""
     passes = []
 
     for num_workers in (1, 3):

@@ -373,6 +373,21 @@ def test_a_sampler_that_yields_something_else_is_named() -> None:
         iter(loader)
 
 
+def test_a_resume_that_could_not_begin_can_be_tried_again() -> None:
+    """The state is not lost to a mistake that is mended."""
+    keys = [[0], [1], [2]]
+    loader = OURS(range(9), batch_sampler=keys)
+    next(iter(loader))
+    loader.load_state_dict(loader.state_dict())
+    keys[0] = [5]
+    with pytest.raises(hr.StateError):
+        iter(loader)
+
+    keys[0] = [0]
+
+    assert [batch.tolist() for batch in loader] == [[1], [2]]
+
+
 def test_a_shorter_sampler_is_named() -> None:
     """Fewer keys than were taken are no pass of this loader."""
     keys = [[0], [1], [2]]

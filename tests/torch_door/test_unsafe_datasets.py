@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset, get_worker_info
 
+from headrace.datasets.foreign import LARGE_ARRAY_BYTES
 from tests.torch_door.data import OURS
 
 SAMPLES = 400
@@ -248,6 +249,51 @@ def test_sqlite_opened_by_the_program_says_whose_it_is(tmp_path: Path) -> None:
 
     iterator.close()
     data.handle.close()
+
+
+class InMemory(Rows):
+    """Rows in an array that is too large to be copied for each thread."""
+
+    def __init__(self) -> None:
+        self.rows = np.zeros((SAMPLES, 50_000 // SAMPLES * 150), np.float32)
+        self.rows[:] = np.arange(SAMPLES)[:, None]
+        self.handle = self.rows
+
+    def read(self, index: int) -> Any:
+        return self.handle[index]
+
+    def __getitem__(self, index: int) -> Any:
+        return self.read(index)
+
+
+def test_large_arrays_are_shared_in_silence() -> None:
+    """They come read-only, and torch's warning of that is not heard: batches are copies."""
+    data = InMemory()
+    assert data.rows.nbytes > LARGE_ARRAY_BYTES
+
+    batches = list(OURS(data, 10, num_workers=2))
+
+    assert torch.cat(batches)[:, -1].tolist() == list(range(SAMPLES))
+    batches[0].fill_(-1)
+    assert data.rows.min() == 0
+
+
+@pytest.mark.parametrize("made", [np.asarray, torch.from_numpy])
+def test_arrays_themselves_are_shared(made: Any) -> None:
+    """An array is a dataset of its rows, and is read where it is."""
+    data = made(np.arange(8.0).reshape(4, 2))
+
+    seen: list[bool] = []
+
+    def init(number: int) -> None:
+        info = get_worker_info()
+        assert info is not None
+        seen.append(info.dataset is data)
+
+    batches = list(OURS(data, 2, num_workers=2, worker_init_fn=init))
+
+    assert torch.cat(batches).tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert seen == [True, True]
 
 
 class Closing(Hdf):

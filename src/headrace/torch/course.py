@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 from headrace.batch import Batch
 from headrace.build.built import Built
@@ -16,6 +15,7 @@ from headrace.stream import BatchStream, Steps
 from headrace.torch.draws import Draws, Keys
 from headrace.torch.fetch import plain
 from headrace.torch.place import Place
+from headrace.torch.reading import Reading
 
 logger = logging.getLogger("headrace")
 
@@ -32,9 +32,8 @@ class Course:
         keys: Where the keys are.
         place: Counts what is taken.
         timeout_s: The longest wait for a batch; 0 for no bound.
-        ahead_steps: Steps whose keys are drawn before the next one is taken.
+        reading: Knows how far keys are drawn ahead, and the line that each reader is at.
         expected_end: Where the pass ends by the length of its sampler; None if that has none.
-        top_frames: Tells the line that each reader thread is at.
     """
 
     def __init__(
@@ -44,9 +43,8 @@ class Course:
         keys: Keys,
         place: Place,
         timeout_s: float,
-        ahead_steps: int,
+        reading: Reading,
         expected_end: int | None,
-        top_frames: Callable[[], dict[str, str]],
     ) -> None:
         self.stall_s = timeout_s or _STALL_S
         self._steps = steps
@@ -54,9 +52,8 @@ class Course:
         self._keys = keys
         self._place = place
         self._timeout_s = timeout_s
-        self._ahead_steps = ahead_steps
+        self._reading = reading
         self._expected_end = expected_end
-        self._top_frames = top_frames
         self._is_awaited = False
 
     def draw_ahead(self, stream: BatchStream) -> None:
@@ -71,7 +68,7 @@ class Course:
         # At the last step that is expected it is looked whether one more comes, so that a state
         # can tell the end of a pass, which frameworks that count batches never ask for.
         is_last = step + 1 == self._expected_end
-        end = self._draws.draw_to(step + 1 + max(self._ahead_steps, is_last))
+        end = self._draws.draw_to(step + 1 + max(self._reading.ahead_steps, is_last))
         if end is not None:
             stream.until = self._steps.end = end
             if isinstance(self._steps, Run):
@@ -92,7 +89,7 @@ class Course:
         return BatchTimeoutError(self._timeout_s, self._readers())
 
     def _readers(self) -> str:
-        frames = self._top_frames()
+        frames = self._reading.engine.top_frames()
         return "; ".join(f"{name} at {line}" for name, line in frames.items())
 
     # -- what a stream asks of its owner -------------------------------------------------

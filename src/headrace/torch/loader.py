@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -12,6 +13,8 @@ from headrace.torch.arguments import check_dataset, check_order, check_reading
 from headrace.torch.one_pass import Pass
 from headrace.torch.place import Place, read_place
 from headrace.torch.starts import Starts
+
+logger = logging.getLogger("headrace")
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -97,18 +100,21 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        if multiprocessing_context is not None:
+            logger.info("multiprocessing_context has no effect: batches are read by threads")
 
     def __iter__(self) -> Pass:  # type: ignore[override]
         """Begin a pass; after `load_state_dict`, what is left of its pass, once."""
-        saved, self._saved = self._saved, None
+        saved = self._saved
         place = self._next_place() if saved is None else saved.another(saved.passes)
         kept = self._iterator if self.persistent_workers else None
-        if kept is None:
+        if kept is None or not kept.can_begin_again:
             kept = Pass(self, place, saved)
-            self._iterator = kept if self.persistent_workers else None
         else:
             kept.begin_again(self, place, saved)
-        self._place = place
+        # Kept until here: a pass that could not begin may be tried again.
+        self._saved, self._place = None, place
+        self._iterator = kept if self.persistent_workers else None
         return kept
 
     def __aiter__(self) -> Pass:
@@ -156,7 +162,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def _facts(self) -> dict[str, Any]:
         batch_size = getattr(self.batch_sampler, "batch_size", self.batch_size)
         return {
-            "samples": len(self.dataset) if hasattr(self.dataset, "__len__") else None,
+            "samples": _length_of(self.dataset),
             "batch_size": batch_size if isinstance(batch_size, int) else None,
             "drop_last": bool(self.drop_last),
             "sampler": type(self.sampler).__name__,
@@ -169,3 +175,10 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def __getstate__(self) -> dict[str, Any]:
         """A pickle carries the configuration: no pass is under way."""
         return {**self.__dict__, "_iterator": None, "_place": None, "_saved": None}
+
+
+def _length_of(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None

@@ -40,6 +40,7 @@ class Pass:
     def __init__(self, loader: DataLoader[Any], place: Place, saved: Place | None) -> None:
         if loader.timeout and not loader.num_workers:
             raise TimeoutWithoutThreadsError(loader.timeout)
+        self._pid = os.getpid()
         self._keeps_threads = loader.persistent_workers
         self._sampler: Any = loader._index_sampler
         self._keys = Keys()
@@ -54,45 +55,45 @@ class Pass:
         self._keys.clear()
         self._begin(loader, place, saved)
 
+    @property
+    def can_begin_again(self) -> bool:
+        """Whether its threads are there: nobody closed them, nor forked this process."""
+        return (
+            self._pid == os.getpid()
+            and self._reading is not None
+            and not self._reading.engine.is_closed
+        )
+
     def _begin(self, loader: DataLoader[Any], place: Place, saved: Place | None) -> None:
         held = Starts(loader.generator, self._sampler)
         with held.gone_back_to(saved):
-            self._draw_and_read(loader, held, place, saved)
-
-    def _draw_and_read(
-        self, loader: DataLoader[Any], held: Starts, place: Place, saved: Place | None
-    ) -> None:
-        held.note(place)
-        first = self._keys.next_step
-        # Torch makes the iterator of the sampler, then draws the seed, then the first keys.
-        draws = Draws(self._sampler, self._keys)
-        if not (place.seeds_once and place.passes):
-            place.base_seed = _drawn_seed(loader.generator)
-        reading = self._reading
-        if reading is None:
-            reading = self._reading = Reading(loader, self._keys, place.base_seed)
-            self._finalizer = weakref.finalize(self, _drop, reading.engine, os.getpid())
-            self._finalizer.atexit = False
-        reading.threads.begin_pass(place.base_seed, place.passes, first)
-        start = first
-        if saved is not None and saved.process:
-            start = self._draw_taken(draws, place, saved)
-        draws.draw_to(start + reading.ahead_steps)
+            held.note(place)
+            first = self._keys.next_step
+            # Torch makes the sampler's iterator, then draws the seed, then the first keys.
+            draws = Draws(self._sampler, self._keys)
+            if not (place.seeds_once and place.passes):
+                place.base_seed = _drawn_seed(loader.generator)
+            reading = self._reading or self._begin_reading(loader, place)
+            reading.threads.begin_pass(place.base_seed, place.passes, first)
+            start = first if saved is None else self._draw_taken(draws, place, saved)
+            draws.draw_to(start + reading.ahead_steps)
         steps = reading.start(start, draws.end)
+        expected_end = _expected_end(self._sampler, first)
         self._course = Course(
-            steps,
-            draws,
-            self._keys,
-            place,
-            loader.timeout,
-            reading.ahead_steps,
-            _expected_end(self._sampler, first),
-            reading.engine.top_frames,
+            steps, draws, self._keys, place, loader.timeout, reading, expected_end
         )
         self._stream = BatchStream(self._course, start, draws.end, None)
 
+    def _begin_reading(self, loader: DataLoader[Any], place: Place) -> Reading:
+        reading = self._reading = Reading(loader, self._keys, place.base_seed)
+        self._finalizer = weakref.finalize(self, _drop, reading.engine, self._pid)
+        self._finalizer.atexit = False
+        return reading
+
     def _draw_taken(self, draws: Draws, place: Place, saved: Place) -> int:
         """Draw the keys of batches that were taken, and give the step behind them."""
+        if not saved.process:
+            return self._keys.next_step
         first, taken = self._keys.next_step, saved.progress[0]
         # One more, so that a sampler which draws at its first key does so from here.
         draws.draw_to(first + taken + 1)

@@ -8,6 +8,9 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import torch
+
 from headrace.build.calls import Raised, attempt
 from headrace.build.opened import OpenedDataset, use_one_torch_thread
 from headrace.datasets.adapt import is_safe
@@ -19,6 +22,8 @@ from headrace.rng import Stream, derive
 from headrace.torch.worker_info import WorkerInfo, put_info
 
 _OURS = (BulkDataset, BatchDataset, Dataset)
+# Indexing them changes nothing.
+_ARRAYS = (np.ndarray, np.memmap, torch.Tensor)
 
 
 class Subject:
@@ -34,7 +39,8 @@ class Subject:
 
     def __init__(self, dataset: Any, collate: Callable[[Any], Any]) -> None:
         is_code = isinstance(collate, types.FunctionType) and not collate.__closure__
-        is_shared = is_safe(dataset) or (isinstance(dataset, _OURS) and can_share(dataset))
+        is_ours = isinstance(dataset, _OURS) and can_share(dataset)
+        is_shared = is_ours or is_safe(dataset) or type(dataset) in _ARRAYS
         self._held = Shared(dataset) if is_shared else dataset
         self.collate = collate
         self.thread_safe = is_shared and is_code

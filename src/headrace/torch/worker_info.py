@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import warnings
 from functools import cached_property
 from typing import Any
 
@@ -98,6 +99,20 @@ def install() -> None:
         if told.__code__ is not _of_this_thread.__code__:
             told.__defaults__ = _of_this_thread.__defaults__
             told.__code__ = _of_this_thread.__code__
+            _hear_of_read_only_arrays()
+
+
+def _hear_of_read_only_arrays() -> None:
+    """Have torch say, unheard, what it says once in a process of tensors over such arrays.
+
+    Large arrays of a dataset are read-only in its copies, and samples are views of them. Torch's
+    collation copies these, so what it warns of does not come about.
+    """
+    array = np.empty(1)
+    array.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.from_numpy(array)
 
 
 # Torch's own module global, where the code below runs.
