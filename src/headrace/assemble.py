@@ -10,6 +10,7 @@ import torch
 
 from headrace import config
 from headrace.build.bad_samples import BadSamplePolicy, OnBadSample
+from headrace.build.bulk import typical_row_bytes
 from headrace.build.nested import NestedStates
 from headrace.build.samples import SampleTransform
 from headrace.datasets.adapt import AnyDataset
@@ -110,8 +111,7 @@ def _is_quick_to_gather(dataset: AnyDataset, batch_rows: int) -> bool:
     """Whether one reader is better than several: small steps out of memory-like rows."""
     if not isinstance(dataset, BulkDataset) or dataset.waits or dataset.decodes:
         return False
-    row_bytes = sum(column.unit_bytes for column in dataset.delivered)
-    return batch_rows * row_bytes < QUICK_STEP_BYTES
+    return batch_rows * typical_row_bytes(dataset, dataset.delivered) < QUICK_STEP_BYTES
 
 
 def _check_names(dataset: AnyDataset, names: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from torch.utils.data import BatchSampler, SequentialSampler, WeightedRandomSampler
 
 import headrace as hr
+from headrace import config
 
 DATA = np.arange(100)
 
@@ -87,3 +88,17 @@ def test_a_batch_size_may_not_contradict_a_batch_sampler() -> None:
         hr.Loader(DATA, 4, sampler=sampler)
     with hr.Loader(DATA, 8, sampler=sampler) as loader:
         assert len(list(loader)) == 12
+
+
+@pytest.mark.parametrize(
+    ("length", "is_one"), [(100, True), (10_000, False)], ids=["short rows", "long rows"]
+)
+def test_short_rows_are_read_by_one_thread(
+    length: int, is_one: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two would lose more to each other than they gain; the lengths of open columns count."""
+    monkeypatch.setattr(config, "auto_workers", lambda: 3)
+    rows = hr.Ragged(np.zeros(20 * length, np.int32), lengths=np.full(20, length))
+
+    with hr.Loader(rows, 16) as loader:
+        assert loader.stats()["workers"] == (1 if is_one else 3)
