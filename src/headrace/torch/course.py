@@ -12,7 +12,7 @@ from headrace.errors import BatchTimeoutError
 from headrace.inline import InlineRun
 from headrace.reader import Run
 from headrace.stream import BatchStream, Steps
-from headrace.torch.draws import Draws, Keys
+from headrace.torch.draws import Draws
 from headrace.torch.fetch import plain
 from headrace.torch.place import Place
 from headrace.torch.reading import Reading
@@ -28,11 +28,10 @@ class Course:
 
     Args:
         steps: Where finished steps come from, reading already.
-        draws: Where their keys come from.
-        keys: Where the keys are.
+        draws: Draws their keys.
         place: Counts what is taken.
-        timeout_s: The longest wait for a batch; 0 for no bound.
         reading: Knows how far keys are drawn ahead, and the line that each reader is at.
+        timeout_s: The longest wait for a batch; 0 for no bound.
         expected_end: Where the pass ends by the length of its sampler; None if that has none.
     """
 
@@ -40,16 +39,14 @@ class Course:
         self,
         steps: Run | InlineRun,
         draws: Draws,
-        keys: Keys,
         place: Place,
-        timeout_s: float,
         reading: Reading,
+        timeout_s: float,
         expected_end: int | None,
     ) -> None:
         self.stall_s = timeout_s or _STALL_S
         self._steps = steps
         self._draws = draws
-        self._keys = keys
         self._place = place
         self._timeout_s = timeout_s
         self._reading = reading
@@ -104,7 +101,7 @@ class Course:
             # A failure is a value here: the pass goes on behind it, as torch's does.
             batch = plain(step, Raised(built.failure))
             built.failure = None
-        self._place.take(self._keys.pop(step), step + 1 == self._draws.end)
+        self._place.take(self._draws.keys.pop(step), step + 1 == self._draws.end)
         return batch
 
     def waited_in_vain(self, asked: float) -> None:

@@ -68,17 +68,18 @@ class Draws:
         keys: Where they go.
 
     Attributes:
+        keys: Where they go.
         end: First step that the sampler has nothing for; None until that shows.
     """
 
     def __init__(self, sampler: Iterable[Any], keys: Keys) -> None:
         self._iterator = iter(sampler)
-        self._keys = keys
+        self.keys = keys
         self.end: int | None = None
 
     def draw_to(self, step: int) -> int | None:
         """Draw the keys of all steps before this one, and give `end`."""
-        while self.end is None and self._keys.next_step < step:
+        while self.end is None and self.keys.next_step < step:
             self._draw()
         return self.end
 
@@ -86,9 +87,9 @@ class Draws:
         key = attempt(next, self._iterator, _NO_MORE)
         try:
             if key is not _NO_MORE:
-                self._keys.put(key)
+                self.keys.put(key)
             if key is _NO_MORE or isinstance(key, Raised):
-                self.end = self._keys.next_step
+                self.end = self.keys.next_step
         finally:
             # The traceback of an error leads back to this frame, which must not hold the error.
             del key

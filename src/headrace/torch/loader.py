@@ -117,6 +117,10 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self._iterator = kept if self.persistent_workers else None
         return kept
 
+    def _get_iterator(self) -> Pass:  # type: ignore[override]
+        # Torch's method of this name starts processes.
+        return self.__iter__()
+
     def __aiter__(self) -> Pass:
         """Do as `__iter__`, for `async for`."""
         return self.__iter__()

@@ -79,9 +79,7 @@ class Pass:
             draws.draw_to(start + reading.ahead_steps)
         steps = reading.start(start, draws.end)
         expected_end = _expected_end(self._sampler, first)
-        self._course = Course(
-            steps, draws, self._keys, place, loader.timeout, reading, expected_end
-        )
+        self._course = Course(steps, draws, place, reading, loader.timeout, expected_end)
         self._stream = BatchStream(self._course, start, draws.end, None)
 
     def _begin_reading(self, loader: DataLoader[Any], place: Place) -> Reading:
