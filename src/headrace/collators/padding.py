@@ -57,8 +57,8 @@ class Padding:
 
     def widths(self, longest: Any) -> Any:
         """Give the width of batches whose longest kept rows are so long; integers or arrays."""
-        if self.pad_to == "max_length":
-            longest = longest * 0 + self.max_length
+        if self.pad_to == "max_length" and self.max_length is not None:
+            longest = np.maximum(longest, self.max_length)
         return -(-longest // self.multiple) * self.multiple
 
     def fit(
@@ -81,8 +81,7 @@ class Padding:
             if self.too_long == "error":
                 raise _too_long(field, int(indices[int(sizes.argmax())]), longest, self.max_length)
             longest = self.max_length
-        width: int = self.widths(longest)
-        return self.lengths(sizes), width
+        return self.lengths(sizes), int(self.widths(longest))
 
 
 def _all_empty(field: str, indices: tuple[int, ...]) -> CollateError:
