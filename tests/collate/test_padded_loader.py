@@ -356,7 +356,7 @@ def test_writing_to_a_batch_damages_no_data(data: Callable[[], Any], workers: in
 def pictures() -> hr.Ragged:
     images = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 20_000, axis=1)
     lengths = np.full(256, 400)
-    fixed = {"image": images, "label": np.arange(256)}
+    fixed: dict[str, Any] = {"image": images, "label": np.arange(256)}
     return hr.Ragged(np.arange(lengths.sum()), lengths=lengths, fixed=fixed)
 
 
