@@ -2,6 +2,7 @@
 
 python benchmarks/report.py benchmarks/results/20260101-120000.json
 python benchmarks/report.py --section tuned benchmarks/results/20260101-130000.json
+python benchmarks/report.py --section peers benchmarks/results/20260101-140000.json
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def main() -> None:
     """Write what the arguments name."""
     parser = argparse.ArgumentParser(description="Write results into the docs.")
     parser.add_argument("results", type=Path)
-    parser.add_argument("--section", default="main", help="main or tuned")
+    parser.add_argument("--section", default="main", help="main, tuned or peers")
     parser.add_argument("--page", type=Path, default=PAGE)
     asked = parser.parse_args()
     results = Results.load(asked.results)

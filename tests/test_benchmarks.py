@@ -311,4 +311,4 @@ def test_a_report_changes_only_what_is_between_the_marks() -> None:
     )
     with pytest.raises(SystemExit):
         report.put(page, "tuned", "new")
-    assert report.put(report.PAGE.read_text(), "tuned", "x").count("<!-- ") == 4
+    assert report.put(report.PAGE.read_text(), "tuned", "x").count("<!-- ") == 8

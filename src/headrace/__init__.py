@@ -71,6 +71,7 @@ from headrace.errors import (
 )
 from headrace.explain import Explanation
 from headrace.loader import Loader
+from headrace.memory_estimate import MemoryEstimate
 from headrace.origin import PickOrigin
 from headrace.pick import PickKey, PickKeys, Picks
 from headrace.rng import SampleRng, derive, mix
@@ -119,6 +120,7 @@ __all__ = [
     "Loader",
     "Location",
     "LoopRunningError",
+    "MemoryEstimate",
     "Mixing",
     "Mnist",
     "NextTokenCollator",

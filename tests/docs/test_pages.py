@@ -37,6 +37,14 @@ def section(page: str, heading: str) -> str:
         ("datasets.md", "Choose which kind of dataset to write", "no Python per sample"),  # S0-07
         ("datasets.md", "Choose which kind of dataset to write", "a question to measure"),  # S4-80
         ("datasets.md", "Choose which kind of dataset to write", "No format and no device is free"),
+        # S4-80: six questions, none of them a size.
+        ("choosing-data.md", "By measuring", "No size in gigabytes says which storage is right"),
+        ("choosing-data.md", "By measuring", "**quality of the shuffle**"),
+        ("choosing-data.md", "By measuring", "No format and no device is free"),  # S4-87
+        ("choosing-data.md", "By where it lies", "Streaming is not zero memory"),  # S4-81
+        ("choosing-data.md", "By where it lies", "memory, a map, files, or anything"),  # S0-82
+        # S0-62
+        ("choosing-data.md", "By what you have", "the same epoch again gives the same order"),
         # S4-81, S4-87: memory, maps and formats have their prices, and each is said.
         ("datasets.md", "Choose which kind of dataset to write", "random reads of a map larger"),
         ("datasets.md", "Write a dataset that threads share", "shared between them, not copied"),
@@ -74,6 +82,8 @@ def section(page: str, heading: str) -> str:
         ("state.md", "What counts as taken", "batches read ahead do not"),  # S4-75
         ("tuning.md", "Build the model first", "then make the loader"),  # U-06
         ("tuning.md", "Read-ahead and memory", "Do not multiply memory by workers"),  # S4-47
+        ("diagnose.md", "Memory", "keep names, offsets and labels in arrays"),  # S4-47
+        ("tuning.md", "Ask the loader how much it takes", "all workers share them"),  # S4-30
         ("limits.md", "Devices", "they do not prove that it does"),  # S4-25
     ],
 )
