@@ -20,13 +20,12 @@ from headrace.datasets.dataset import RaggedColumn
 from headrace.errors import (
     ConfigError,
     FormatError,
-    IndexOutOfRangeError,
     NotFoundError,
     SourceChangedError,
 )
 from headrace.sources.source import ByteRange
 from headrace.testing.dataset_contract import BulkDatasetContract
-from headrace.testing.dataset_reads import in_threads, read_rows
+from headrace.testing.dataset_reads import read_rows
 
 ROWS = [[1, 2, 3], [], [4], [5, 6], [7, 8, 9, 10], []]
 FLAT = np.arange(1, 11, dtype=np.int32)
@@ -111,41 +110,6 @@ def test_rows_are_slices_of_the_values(
         assert row["values"].dtype == np.dtype(dtype)
 
 
-@given(
-    rows=some_rows(),
-    dtype=st.sampled_from(DTYPES),
-    unit=st.sampled_from([(), (2,), (0,)]),
-    width=st.integers(0, 12),
-    is_zero=st.booleans(),
-)
-def test_padded_rows_are_the_rows_and_the_value_behind_them(
-    rows: tuple[list[int], list[int]],
-    dtype: str,
-    unit: tuple[int, ...],
-    width: int,
-    is_zero: bool,
-) -> None:
-    """Any width: longer rows are cut there, rows at the end of the values are whole."""
-    lengths, indices = rows
-    flat = numbers(dtype, (sum(lengths), *unit))
-    offsets = np.cumsum([0, *lengths])
-    pad = np.dtype(dtype).type(0 if is_zero else 1)
-    labels = np.arange(len(lengths))
-    data = Ragged(flat, offsets, fixed={"label": labels})
-    out = {
-        "values": numbers(dtype, (len(indices), width, *unit)),
-        "label": np.full(len(indices), -1),
-    }
-
-    data.read_padded_blocking(np.array(indices, np.int64), out, {"values": pad})
-
-    for got, index in zip(out["values"], indices, strict=True):
-        row = flat[offsets[index] : offsets[index + 1]][:width]
-        np.testing.assert_array_equal(got[: len(row)], row)
-        np.testing.assert_array_equal(got[len(row) :], np.full_like(got[len(row) :], pad))
-    assert out["label"].tolist() == indices
-
-
 @pytest.mark.parametrize("longest", [3_000, 20_000], ids=["rows of pages", "wide rows"])
 def test_long_rows_and_short_ones_share_a_batch(longest: int) -> None:
     """Rows beyond a page, rows that windows would read too much behind, and very wide rows."""
@@ -156,54 +120,9 @@ def test_long_rows_and_short_ones_share_a_batch(longest: int) -> None:
     wanted = [flat[a:b].tolist() for a, b in pairwise(offsets)]
 
     for indices in ([5, 0, 2], [1, 4, 3, 0, 1, 1, 1, 4, 4, 3], list(range(6))):
-        out = np.full((len(indices), longest + 5), -7, np.int32)
-        data.read_padded_blocking(np.array(indices), {"values": out}, {"values": -1})
-
-        padded = [wanted[i] + [-1] * (longest + 5 - lengths[i]) for i in indices]
         assert [row["values"].tolist() for row in read_rows(data, indices)] == [
             wanted[i] for i in indices
         ]
-        assert out.tolist() == padded
-
-
-def test_padding_keeps_the_bits_of_the_value() -> None:
-    """Not-a-number and minus zero are written as they are, over whatever was there."""
-    data = Ragged(np.array([1.5, np.nan], np.float32), np.array([0, 1, 2]))
-    for value in (np.nan, -0.0, np.inf):
-        out = np.full((2, 3), np.nan, np.float32)
-
-        data.read_padded_blocking(np.array([1, 0]), {"values": out}, {"values": value})
-
-        wanted = np.array([[np.nan, value, value], [1.5, value, value]], np.float32)
-        assert out.view(np.uint32).tolist() == wanted.view(np.uint32).tolist()
-
-
-def test_only_columns_asked_for_are_padded() -> None:
-    """A caller may want some columns side by side and leave out others; an index is checked."""
-    data = Ragged({"a": FLAT, "b": FLAT}, OFFSETS, fixed={"label": LABELS})
-    out = {"b": np.empty((2, 2), np.int32)}
-
-    data.read_padded_blocking(np.array([3, 2]), out)
-
-    assert out["b"].tolist() == [[5, 6], [4, 0]]
-    with pytest.raises(IndexOutOfRangeError):
-        data.read_padded_blocking(np.array([0, 6]), out)
-
-
-def test_threads_may_pad_at_once() -> None:
-    """Each has memory of its own for what it takes on the way."""
-    data = Ragged(FLAT, OFFSETS)
-    wanted = [[*row, *[-3] * (5 - len(row))] for row in ROWS]
-
-    def pad() -> bool:
-        out = np.empty((6, 5), np.int32)
-        for _ in range(50):
-            data.read_padded_blocking(np.arange(6), {"values": out}, {"values": -3})
-            if out.tolist() != wanted:
-                return False
-        return True
-
-    assert in_threads(4, pad) == [True] * 4
 
 
 def test_rows_go_where_they_are_wanted() -> None:

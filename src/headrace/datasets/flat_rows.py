@@ -1,4 +1,4 @@
-"""Copies rows of any length out of one flat array, end to end or padded to one width."""
+"""Copies rows of any length out of one flat array, end to end."""
 
 from __future__ import annotations
 
@@ -10,17 +10,11 @@ from numpy.typing import NDArray
 
 from headrace.datasets.bounds import Indices
 from headrace.datasets.dataset import RaggedColumn
-from headrace.datasets.gather import bytes_of, copy_rows
-from headrace.datasets.prefix_rows import pad_rows
+from headrace.datasets.gather import bytes_of
 
 # A row up to a page is copied under the interpreter lock, in 0.1 us; to let go of it costs as
 # much, and a busy thread may keep it for 5 ms. Longer rows let go of it.
 PAGE_BYTES = 4096
-# Gathering whole windows reads what lies behind short rows. Beyond this share of what is wanted
-# the rows are copied one by one.
-MOST_OVER_READ = 4
-# A view costs 1 us to make and 200 bytes to keep; batches come in a few widths.
-KEPT_WINDOWS = 64
 
 
 class FlatRows:
@@ -35,66 +29,10 @@ class FlatRows:
         self._view = memoryview(self._flat.data)
         self._bytes = bytes_of(flat)
         self._unit_bytes = flat.itemsize * int(np.prod(flat.shape[1:], dtype=np.int64))
-        self._windows: dict[int, torch.Tensor] = {}
 
     def read(self, starts: Indices, stops: Indices, out: RaggedColumn, rows: Indices) -> None:
         """Copy the units `[starts[i], stops[i])` into row `rows[i]` of `out`, which fits them."""
         self._copy(starts, stops, out.offsets[rows], out.flat.reshape(-1).view(np.uint8))
-
-    def read_padded(self, starts: Indices, stops: Indices, out: NDArray[Any], value: Any) -> None:
-        """Copy the units `[starts[i], stops[i])` into row i and fill up the rest of it.
-
-        Args:
-            starts: int64 `[k]`.
-            stops: int64 `[k]`; what goes beyond the width is cut off.
-            out: `[k, width, *unit shape]`, C-contiguous.
-            value: What fills the rest, a number of the dtype.
-        """
-        if not out.size:
-            return
-        count, width = out.shape[:2]
-        lengths = stops - starts
-        np.minimum(lengths, width, out=lengths)
-        into = out.reshape(count, -1).view(np.uint8)
-        if self._has_windows(lengths, into):
-            self._copy_windows(starts, width, into)
-            pad_rows(lengths, out, value)
-        else:
-            out[...] = value
-            self._copy(starts, starts + lengths, np.arange(count) * width, into.reshape(-1))
-
-    def _has_windows(self, lengths: Indices, into: NDArray[np.uint8]) -> bool:
-        """Whether to copy rows by windows of the full width, whatever lies behind them."""
-        width = into.shape[1]
-        if width > self._flat.size:
-            return False
-        if width <= PAGE_BYTES:
-            return True  # at most one page more than is wanted
-        return into.size <= MOST_OVER_READ * int(lengths.sum()) * self._unit_bytes
-
-    def _copy_windows(self, starts: Indices, width: int, into: NDArray[np.uint8]) -> None:
-        """Copy `width` units from each start, or up to the end, into a row of `into`."""
-        windows = self._windows_of(width)
-        last = len(windows) - 1
-        if int(starts.max()) <= last:
-            copy_rows(windows, starts, into)
-            return
-        copy_rows(windows, np.minimum(starts, last), into)
-        for row in np.flatnonzero(starts > last).tolist():
-            tail = self._flat[int(starts[row]) * self._unit_bytes :]
-            into[row, : len(tail)] = tail
-
-    def _windows_of(self, width: int) -> torch.Tensor:
-        """Give the view that has a row of `width` units at every unit."""
-        windows = self._windows.get(width)
-        if windows is None:
-            if len(self._windows) >= KEPT_WINDOWS:
-                self._windows.clear()
-            unit = self._unit_bytes
-            count = self._flat.size // unit - width + 1
-            windows = self._bytes.as_strided((count, width * unit), (unit, 1))
-            self._windows[width] = windows
-        return windows
 
     def _copy(self, starts: Indices, stops: Indices, at: Indices, into: NDArray[np.uint8]) -> None:
         """Copy the units `[starts[i], stops[i])` to unit `at[i]` of the bytes `into`."""

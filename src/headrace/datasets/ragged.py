@@ -39,8 +39,8 @@ class Ragged(BulkDataset):
     whatever they come as, so lengths are known without a read. The dimensions of the values
     after the first are those of one element: `[n, 80]` holds sequences of 80 numbers each.
 
-    Batches hold the rows end to end, with offsets beside them; `read_padded_blocking` gives
-    them side by side.
+    Batches hold the rows end to end, with offsets beside them; pass `collate=PadCollator(...)`
+    to have them side by side.
 
     Args:
         values: One array or `.npy` path, or a mapping of these by column.
@@ -126,34 +126,6 @@ class Ragged(BulkDataset):
         for array in ready.fixed.values():
             array.read_into_blocking(indices, out, rows)
 
-    def read_padded_blocking(
-        self,
-        indices: Indices,
-        out: Mapping[str, NDArray[Any]],
-        pad_values: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Put sample `indices[i]` into row i, filled up to the width of `out`.
-
-        As `read_into_blocking` otherwise, and quicker than padding its result: each row is
-        copied once, to where it stays.
-
-        Args:
-            indices: int64 `[k]`, each in `[0, len(self))`.
-            out: Some columns or all: open ones `[k, width, *element shape]`, where what a row
-                has beyond the width is cut off, fixed ones `[k, *shape]`. C-contiguous.
-            pad_values: What fills an open column, a number of its dtype; 0 where not given.
-        """
-        check_indices(indices, self._length, self)
-        ready = self._opened()
-        pads = pad_values or {}
-        for offsets, names in self._cuts:
-            starts, stops = offsets.of(indices)
-            for name in filter(out.__contains__, names):
-                ready.flat[name].read_padded(starts, stops, out[name], pads.get(name, 0))
-        for name, array in ready.fixed.items():
-            if name in out:
-                array.read_into_blocking(indices, out, np.arange(len(indices)))
-
     def read_spread_blocking(
         self,
         indices: Indices,
@@ -224,7 +196,7 @@ class _Ready:
     """The columns, mapped where they are files.
 
     Attributes:
-        flat: Open columns by name, to be read end to end or padded.
+        flat: Open columns by name, to be read end to end.
         spread: The same, to be read side by side.
         fixed: Fixed columns by name, each a dataset of itself.
     """
