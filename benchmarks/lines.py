@@ -1,6 +1,7 @@
-"""Measures batches of line images (L): rates by the number of workers, and memory made anew.
+"""Measures batches of line images (L): rates by the number of workers, and memory.
 
     python benchmarks/lines.py
+    python benchmarks/lines.py --write   # into docs/performance.md
     python benchmarks/lines.py --check
 
 2,048 line images of height 32 and width 64 to 256, in memory; batches of 128, padded to a multiple
@@ -14,13 +15,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
-from machine import cpu_model
+from machine import commit, cpu_model
+from measures.process import memory
 from noise import noise
 from numpy.typing import NDArray
+from report import PAGE, put
 
 import headrace as hr
 
@@ -101,14 +105,19 @@ class Run:
     Attributes:
         samples_per_s: Rate after two epochs.
         new_blocks_per_batch: Blocks of host memory that were made and not used again.
+        memory_mib: What the run added to the memory of the process.
+        estimate_mib: What the loader says that it takes.
     """
 
     samples_per_s: float
     new_blocks_per_batch: float
+    memory_mib: float
+    estimate_mib: float
 
 
 def measure(data: LineImages, workers: int, seconds: float) -> Run:
     """Run one loader over the ends of epochs; the second epoch warms it up."""
+    held_bytes = private_bytes()
     with loader_of(data, workers) as loader:
         check_epoch(data, loader)
         steps = len(loader)
@@ -120,19 +129,42 @@ def measure(data: LineImages, workers: int, seconds: float) -> Run:
             if (passed := perf_counter() - begun) > seconds:
                 break
         after = loader.stats()
+        added_bytes = private_bytes() - held_bytes
+        estimate_bytes = loader.memory_estimate().total_bytes
     batches = after["batches"] - before["batches"]
     made = after["blocks_made"] - before["blocks_made"]
-    return Run(batches * BATCH_ROWS / passed, made / batches)
+    rate = batches * BATCH_ROWS / passed
+    return Run(rate, made / batches, added_bytes / 2**20, estimate_bytes / 2**20)
+
+
+def private_bytes() -> int:
+    """Read the memory of this process without mapped files; 0 where the system does not say."""
+    return memory().private_bytes if sys.platform == "linux" else 0
 
 
 def table(runs: dict[int, list[Run]]) -> str:
     """Write the runs of every number of workers as a markdown table."""
-    lines = ["| workers | samples/s, two runs | new blocks per batch |", "|---|---|---|"]
+    lines = [
+        "| workers | samples/s, two runs | new blocks per batch | memory MiB | estimate MiB |",
+        "|---|---|---|---|---|",
+    ]
     for workers, found in runs.items():
         rates = ", ".join(f"{run.samples_per_s:,.0f}" for run in found)
         made = sum(run.new_blocks_per_batch for run in found) / len(found)
-        lines.append(f"| {workers} | {rates} | {made:.3f} |")
+        held, estimate = max(run.memory_mib for run in found), found[0].estimate_mib
+        lines.append(f"| {workers} | {rates} | {made:.3f} | {held:.0f} | {estimate:.0f} |")
     return "\n".join(lines)
+
+
+def section(seconds: float) -> str:
+    """Measure everything, and write under what and what was found."""
+    load, data = os.getloadavg()[0], LineImages()
+    runs = {workers: [measure(data, workers, seconds) for _ in range(RUNS)] for workers in WORKERS}
+    return (
+        f"Indicative: {RUNS} runs of {seconds:g} s each, headrace {hr.__version__}, "
+        f"commit {commit()}.\n{cpu_model()}, {os.cpu_count()} cores, load {load:.1f} at the "
+        f"start.\n\n{table(runs)}\n"
+    )
 
 
 def main() -> None:
@@ -140,21 +172,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure batches of line images.")
     parser.add_argument("--check", action="store_true", help="contents and coverage only")
     parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
+    parser.add_argument("--write", action="store_true", help="into docs/performance.md")
     asked = parser.parse_args()
-    data = LineImages(2 * BATCH_ROWS if asked.check else IMAGES)
     if asked.check:
+        data = LineImages(2 * BATCH_ROWS)
         for workers in WORKERS:
             with loader_of(data, workers) as loader:
                 check_epoch(data, loader)
             print(f"L workers={workers}: right")
         return
-    load = os.getloadavg()[0]
-    runs = {
-        workers: [measure(data, workers, asked.seconds) for _ in range(RUNS)] for workers in WORKERS
-    }
-    print(f"Indicative: {RUNS} runs of {asked.seconds:g} s, headrace {hr.__version__}.")
-    print(f"{cpu_model()}, {os.cpu_count()} cores, load {load:.1f} at the start.\n")
-    print(table(runs))
+    found = section(asked.seconds)
+    print(found)
+    if asked.write:
+        PAGE.write_text(put(PAGE.read_text(), "lines", found))
 
 
 if __name__ == "__main__":
