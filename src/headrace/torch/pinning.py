@@ -25,14 +25,14 @@ def pinning(wanted: bool, device: str) -> Callable[[Any], Any] | None:
             "accelerator. Leave it out.",
             stacklevel=4,
         )
-    accelerator = torch.accelerator.current_accelerator()
-    if accelerator is None or not torch.accelerator.is_available():
+    if not torch.accelerator.is_available():
         warnings.warn("pin_memory=True changes nothing: there is no accelerator.", stacklevel=4)
         return None
-    if accelerator.type == "mps":
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is not None and accelerator.type == "mps":
         warnings.warn("pin_memory=True changes nothing: MPS has no pinned memory.", stacklevel=4)
         return None
-    return _Pin(torch.accelerator.current_device_index())
+    return _Pin(_of_device("current_device")())
 
 
 class _Pin:
@@ -42,6 +42,14 @@ class _Pin:
         self._device_index = device_index
 
     def __call__(self, data: Any) -> Any:
-        if torch.accelerator.current_device_index() != self._device_index:
-            torch.accelerator.set_device_index(self._device_index)
+        if _of_device("current_device")() != self._device_index:
+            _of_device("set_device")(self._device_index)
         return pin_memory(data)  # type: ignore[no-untyped-call]
+
+
+def _of_device(name: str) -> Callable[..., Any]:
+    """Give one of torch's functions for the current device: torch 2.6 has `idx` for `index`."""
+    accelerator: Any = torch.accelerator
+    found: Callable[..., Any]
+    found = getattr(accelerator, f"{name}_index", None) or getattr(accelerator, f"{name}_idx")
+    return found
