@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import pickle
 import struct
 from collections.abc import Callable, Mapping
@@ -198,6 +199,17 @@ def test_files_that_are_no_images_are_refused(case: str, tmp_path: Path) -> None
 
     with pytest.raises(FormatError, match=f"train-images-idx3-ubyte: .*{message}"):
         Mnist(folder)
+
+
+@pytest.mark.parametrize("sizes", [(0, *[2**32 - 1] * 3), (1,) * 65], ids=["size", "dimensions"])
+def test_shapes_beyond_numpys_are_refused(sizes: tuple[int, ...], tmp_path: Path) -> None:
+    """As any header that cannot be meant, with the path (S0-10)."""
+    path = tmp_path / "array"
+    header = bytes([0, 0, 0x08, len(sizes)]) + struct.pack(f">{len(sizes)}I", *sizes)
+    path.write_bytes(header + bytes(math.prod(sizes)))
+
+    with pytest.raises(FormatError, match=r"array: wanted a shape that numpy has, found \("):
+        read_idx(path)
 
 
 UNKNOWN = {

@@ -68,8 +68,16 @@ def _parse(path: str, stream: _Stream, wanted: bytes | None) -> NDArray[Any]:
     shape = tuple(np.frombuffer(sizes, ">u4").tolist())
     dtype: np.dtype[Any] = np.dtype(DTYPES[magic[2]])
     body = _read_all(path, stream, shape, math.prod(shape) * dtype.itemsize)
-    values = np.frombuffer(body, dtype).reshape(shape)
+    values = _shaped(path, np.frombuffer(body, dtype), shape)
     return values if dtype.isnative else values.astype(dtype.newbyteorder("="))
+
+
+def _shaped(path: str, values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Give values in their shape, which a header without any values may make up freely."""
+    try:
+        return values.reshape(shape)
+    except ValueError as error:
+        raise FormatError(path, "a shape that numpy has", f"{shape}", str(error)) from error
 
 
 def _check_magic(path: str, magic: bytes, wanted: bytes | None) -> None:
