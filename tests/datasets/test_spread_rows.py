@@ -44,10 +44,10 @@ def test_rows_hold_what_slices_hold(data: st.DataObject, most_over_read: int) ->
     assert [row.tolist() for row in rows] == [flat[a:b].tolist() for a, b in bounds]
 
 
-@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (0,)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_elements_have_any_dtype_and_shape(dtype: str, shape: tuple[int, ...]) -> None:
-    """Copied word by word, in the widest word that fits."""
+    """Copied word by word, in the widest word that fits; elements may have no size at all."""
     flat = (np.arange(50 * int(np.prod(shape))) % 2).astype(dtype).reshape(50, *shape)
     bounds = [(3, 9), (44, 50), (0, 0), (7, 8)]
 

@@ -57,6 +57,8 @@ class SpreadRows:
             outs: Arrays `[rows, width, *unit shape]`, filled one after the other; together they
                 have k rows. What is behind a row shorter than the width is left undefined.
         """
+        if not self._unit_words:
+            return  # nothing lies in elements of no size
         places = sum(out.shape[0] * out.shape[1] for out in outs)
         by_windows = places <= MOST_OVER_READ * int((stops - starts).sum())
         last_start = int(starts.max(initial=0))
