@@ -270,6 +270,17 @@ def test_what_simplejpeg_refuses_pillow_may_recover() -> None:
     assert np.array_equal(pixels_of(stray), pixels_of(data))
 
 
+def test_a_jpeg_that_claims_a_huge_size_is_left_to_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a few bytes may claim 65,535 each way: no 12 GB are made for it (S4-13)."""
+    data = bytearray(saved(Image.fromarray(pattern(40, 40)), "JPEG"))
+    start_of_frame = data.index(b"\xff\xc0")
+    data[start_of_frame + 5 : start_of_frame + 9] = b"\xff\xff\xff\xff"
+    monkeypatch.setattr("simplejpeg.decode_jpeg", lambda *_, **__: pytest.fail("decoded"))
+
+    with pytest.raises(FormatError, match=r"bomb\.jpg: .*exceeds limit"):
+        decode(bytes(data), "bomb.jpg", RGB)
+
+
 @pytest.mark.parametrize(
     ("damage", "told"),
     [

@@ -20,14 +20,17 @@ MAGIC = b"\xff\xd8\xff"
 
 _COLOURS = {"rgb": "RGB", "rgba": "RGBA", "gray": "GRAY"}
 _DECODED = ("RGB", "YCbCr", "Gray")
+# From here on Pillow warns, and from twice as many on it refuses, since a file of a few bytes
+# may claim any size and would have gigabytes made for it (PIL.Image.MAX_IMAGE_PIXELS).
+LARGEST_PIXELS = 89_478_485
 
 
 def decode(data: bytes, form: ImageForm) -> NDArray[Any] | None:
     """Give the pixels `[H, W, C]` of a JPEG, upright; None leaves the file to Pillow.
 
-    That is where simplejpeg is not installed, the file is none of the common kinds of JPEG, or
-    anything about it is wrong: Pillow recovers more, and says what it cannot. Runs without the
-    GIL.
+    That is where simplejpeg is not installed, the file is none of the common kinds of JPEG or
+    very large, or anything about it is wrong: Pillow recovers more, and says what it cannot.
+    Runs without the GIL.
     """
     simplejpeg = _library()
     colour = _COLOURS.get(form.mode)
@@ -35,7 +38,7 @@ def decode(data: bytes, form: ImageForm) -> NDArray[Any] | None:
         return None
     try:
         height, width, space, _ = simplejpeg.decode_jpeg_header(data)
-        if space not in _DECODED:
+        if space not in _DECODED or height * width > LARGEST_PIXELS:
             return None
         orientation = jpeg_orientation(data)
         shown = (width, height) if is_sideways(orientation) else (height, width)
