@@ -14,11 +14,11 @@ INSTALL := $(PIP) install --constraint constraints.txt --build-constraint constr
 # A stamp is remade when what it was installed from is newer.
 PINS := pyproject.toml constraints.txt
 
-.PHONY: help demo test test-full check format-check lint layers types docs docs-serve wheel \
-	tables format bench bench-peers clean
+.PHONY: help demo test test-full test-ecosystem check format-check lint layers types docs \
+	docs-serve wheel tables format bench bench-peers clean
 
 help:  ## List the targets
-	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- set-up ---------------------------------------------------------------------------------
 
@@ -54,6 +54,15 @@ empty :=
 	@$(PIP) --python .venv-peers/$*/bin/python install --requirement benchmarks/environments/$*.txt
 	@touch $@
 
+# Frameworks borrow in the same way; what they are tried with is the headrace of this tree.
+.venv-ecosystem/stamp: tests/ecosystem/requirements.txt .venv/stamp-dev
+	@echo "Setting up .venv-ecosystem, once: a minute or two."
+	@$(BIN)/python -m venv --without-pip --clear .venv-ecosystem
+	@{ $(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; echo "$(CURDIR)/src"; } > \
+		"$$(.venv-ecosystem/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/borrowed.pth"
+	@$(PIP) --python .venv-ecosystem/bin/python install --requirement tests/ecosystem/requirements.txt
+	@touch $@
+
 # --- use ------------------------------------------------------------------------------------
 
 demo: .venv/stamp-run  ## Train a small model through the loader, stop it, resume it exactly
@@ -74,6 +83,9 @@ test: .venv/stamp-dev  ## Run the tests, a quick subset of the big matrices (SEE
 
 test-full: .venv/stamp-dev  ## Run the tests with every matrix whole
 	$(BIN)/python -m pytest --verbosity=0 --full $(if $(SEED),--seed=$(SEED))
+
+test-ecosystem: .venv-ecosystem/stamp  ## Train with Lightning and its like, kill the runs, resume them
+	.venv-ecosystem/bin/python -m pytest --verbosity=0 tests/ecosystem
 
 check: format-check lint layers types docs wheel  ## Run all checks that are not tests
 
@@ -108,5 +120,5 @@ format: .venv/stamp-dev  ## Format the code
 	$(BIN)/ruff check --fix .
 
 clean:  ## Remove everything that make made
-	rm -rf .venv .venv-peers build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-ecosystem build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
