@@ -182,10 +182,11 @@ def test_init_cannot_seed_the_generators_of_the_training() -> None:
     wanted = np.random.RandomState(1).random(), random.Random(2).random()
     loader = OURS(range(4), 2, num_workers=2, worker_init_fn=recipe)
 
-    with pytest.warns(UserWarning, match="worker_init_fn seeded generators of the process"):
+    with pytest.warns(UserWarning, match="worker_init_fn seeded generators") as warned:
         list(loader)
 
     assert (np.random.random(), random.random()) == wanted
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 def test_generators_of_a_thread_are_seeded_by_the_batch() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
+
+from headrace.torch.users_line import warn_at_users_line
 
 
 def pinning(wanted: bool, device: str) -> Callable[[Any], Any] | None:
@@ -20,17 +21,16 @@ def pinning(wanted: bool, device: str) -> Callable[[Any], Any] | None:
     if not wanted:
         return None
     if device:
-        warnings.warn(
+        warn_at_users_line(
             f"pin_memory_device={device!r} is ignored: memory is pinned for the current "
-            "accelerator. Leave it out.",
-            stacklevel=4,
+            "accelerator. Leave it out."
         )
     if not torch.accelerator.is_available():
-        warnings.warn("pin_memory=True changes nothing: there is no accelerator.", stacklevel=4)
+        warn_at_users_line("pin_memory=True changes nothing: there is no accelerator.")
         return None
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is not None and accelerator.type == "mps":
-        warnings.warn("pin_memory=True changes nothing: MPS has no pinned memory.", stacklevel=4)
+        warn_at_users_line("pin_memory=True changes nothing: MPS has no pinned memory.")
         return None
     return _Pin(_of_device("current_device")())
 

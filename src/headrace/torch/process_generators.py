@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import random
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 
 from headrace.samplers.epoch_starts import EpochStart, GeneratorStart
+from headrace.torch.users_line import warn_at_users_line
 
 
 def process_generators() -> list[EpochStart]:
@@ -36,11 +36,10 @@ def kept_from_init() -> Iterator[None]:
         return
     for generator, text in zip(generators, before, strict=True):
         generator.write(text)
-    warnings.warn(
+    warn_at_users_line(
         "worker_init_fn seeded generators of the process, which reader threads share with the "
         "training; they were put back. Draw from headrace.torch.get_worker_info().rng, which is "
-        "seeded for each batch, or use num_workers=0.",
-        stacklevel=6,
+        "seeded for each batch, or use num_workers=0."
     )
 
 
