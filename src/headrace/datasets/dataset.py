@@ -223,6 +223,18 @@ class BulkDataset(Composable, ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Give one row as its delivered columns, each a tensor: to look at the data.
+
+        Loaders read rows many at a time instead.
+
+        Raises:
+            TypeError: Rows must be awaited.
+        """
+        from headrace.datasets.row_samples import one_row
+
+        return one_row(self, index)
+
     @property
     @abstractmethod
     def layout(self) -> Layout:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from headrace.datasets.bounds import as_indices, check_indices
+from headrace.datasets.bounds import as_indices, check_index, check_indices
 from headrace.datasets.dataset import BulkDataset, Dataset, Layout, Location, RaggedColumn
 from headrace.datasets.parts import OverParts
 from headrace.datasets.shards import starts_of
+from headrace.errors import RowErrors
 
 
 class _RowSamples(OverParts, Dataset):
@@ -53,6 +54,22 @@ class WaitingRowSamples(_RowSamples):
 
     def decode(self, raw: Any) -> Any:
         return raw
+
+
+def one_row(base: BulkDataset, index: int) -> dict[str, torch.Tensor]:
+    """Give one row as a dict of delivered columns, read on the calling thread.
+
+    Raises:
+        TypeError: Rows must be awaited.
+    """
+    if base.waits:
+        raise TypeError(f"{base!r}: rows are awaited, so take a batch of a Loader in their place.")
+    rows = Rows(base, [check_index(index, len(base), base)])
+    try:
+        base.read_into_blocking(rows.indices, rows.out, rows.numbers)
+    except RowErrors as error:
+        raise error.errors[0] from None
+    return rows.samples()[0]
 
 
 class Rows:

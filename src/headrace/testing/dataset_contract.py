@@ -193,6 +193,20 @@ class BulkDatasetContract(ABC):
         names_and_dtypes = [(name, value.numpy().dtype) for name, value in together[0].items()]
         assert names_and_dtypes == [(c.name, c.dtype) for c in dataset.delivered]
 
+    def test_an_index_gives_the_row_as_it_is_delivered(self) -> None:
+        """`dataset[i]` is row i, and neither end wraps (S4-03)."""
+        dataset = self.make()
+        if dataset.waits or type(dataset).__getitem__ is not BulkDataset.__getitem__:
+            return
+        indices = self.good_indices(dataset)
+
+        rows = [dataset[index] for index in indices]
+
+        wanted = delivered_rows(dataset, indices)
+        assert [freeze(row) for row in rows] == [freeze(row) for row in wanted]
+        for index in (len(dataset), -1):
+            raised(IndexOutOfRangeError, partial(dataset.__getitem__, index))
+
     def test_the_fingerprint_is_short_json_and_stable(self) -> None:
         """Two objects over the same data agree, before and after reads."""
         dataset, other = self.make(), self.make()
