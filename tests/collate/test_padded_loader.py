@@ -223,6 +223,22 @@ def test_the_open_columns_are_those_named(data: Callable[[], Any], names: tuple[
     assert "Name all open columns and no other" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("taken", "collate"),
+    [
+        ("values/lengths", hr.PadCollator("values")),
+        ("values/mask", hr.PadCollator("values")),
+        ("values/offsets", None),
+    ],
+)
+def test_a_column_called_as_an_added_one_is_refused(taken: str, collate: Any) -> None:
+    """Neither of the two is dropped, whether rows are read side by side or laid out after."""
+    data = hr.Ragged(FLAT, OFFSETS, fixed={taken: np.arange(len(OFFSETS) - 1)})
+    for each in (data, hr.Concat(data, data)):
+        with pytest.raises(hr.ConfigError, match=f"names all differ, got '{taken}'"):
+            hr.Loader(each, 2, collate=collate)
+
+
 def test_a_pad_value_that_does_not_fit_is_refused_before_any_read() -> None:
     """The dtype is known from the layout."""
     with pytest.raises(hr.ConfigError, match="pad_value: wanted a number that int32 holds"):

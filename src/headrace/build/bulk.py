@@ -14,6 +14,7 @@ from headrace.build.built import Built
 from headrace.build.calls import Raised, attempt, attempt_awaited
 from headrace.collate import OFFSETS, Columns
 from headrace.datasets.dataset import BulkDataset, Layout, RaggedColumn
+from headrace.datasets.names import check_distinct
 from headrace.errors import RowErrors
 from headrace.pick import Picks
 from headrace.plan import Span
@@ -161,6 +162,7 @@ class Shelves:
         names: list[str] = []
         for column in layout:
             names += [column.name, column.name + OFFSETS] if column.is_open else [column.name]
+        check_distinct(names)
         self.names = tuple(names)
 
     def take(self, rows: int, offsets: dict[str, NDArray[np.int64]]) -> Shelf:

@@ -17,6 +17,7 @@ from headrace.collate import OFFSETS, Columns
 from headrace.collators.padded import PadCollator
 from headrace.collators.padding import spread
 from headrace.datasets.dataset import BulkDataset
+from headrace.datasets.names import check_distinct
 from headrace.pick import Picks
 from headrace.ring.blocks import BlockPool
 
@@ -32,9 +33,10 @@ def padded_builder(
     """Give the builder for a collator that pads the open columns of a bulk dataset.
 
     Raises:
-        ConfigError: The collator is not for these columns.
+        ConfigError: The collator is not for these columns, or two would have one name.
     """
     collator.check_layout(dataset.delivered)
+    check_distinct(names_of(dataset.delivered))
     pages = Pages(dataset.delivered, collator, pool)
     if dataset.reads_spread and not dataset.waits and dataset.delivered == dataset.layout:
         return SpreadBuilder(dataset, finish, pages, batch_rows, hop)

@@ -19,3 +19,15 @@ def wanted_names(names: Sequence[str], known: Collection[str]) -> tuple[str, ...
             "columns", f"distinct names out of {', '.join(map(str, known))}", list(names)
         )
     return tuple(names)
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Refuse rows of a layout that would give a batch two columns of one name.
+
+    Raises:
+        ConfigError: It names the first that comes twice.
+    """
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        cure = "It is there twice: an open column 'x' adds others, such as 'x/offsets'. Rename one."
+        raise ConfigError("data", "columns whose names all differ", twice, cure)
