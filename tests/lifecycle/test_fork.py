@@ -336,3 +336,21 @@ in_child(child)
 """)
 
     assert ended == CLEANLY
+
+
+def test_a_row_group_that_is_decoded_at_a_fork(run: Run) -> None:
+    """The thread that decodes it is not in the child, which decodes it itself (B25)."""
+    ended = run(f"""{FORK}
+from headrace.datasets.kept_groups import KeptGroups
+kept, inside, done = KeptGroups(100), threading.Event(), threading.Event()
+def slow():
+    inside.set(); done.wait()
+    return {{}}
+decoding = start_thread(lambda: kept.get(0, slow), "decoding"); inside.wait()
+def child():
+    assert kept.get(0, dict) == {{}}
+in_child(child)
+done.set(); decoding.join()
+""")
+
+    assert ended == CLEANLY

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from headrace.datasets.parquet_columns import Group, group_bytes
+from headrace.threads import at_fork
 
 
 class _Kept:
@@ -28,11 +29,10 @@ class KeptGroups:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._kept: OrderedDict[int, _Kept] = OrderedDict()
-        self._users = 0
-        self._lock = threading.Lock()
         self.decoded = 0
         """How often a row group was decoded."""
+        self._reset_child()
+        at_fork(self._reset_child)
 
     @property
     def nbytes(self) -> int:
@@ -71,6 +71,12 @@ class KeptGroups:
             self._users -= 1
             if not self._users:
                 self._kept.clear()
+
+    def _reset_child(self) -> None:
+        """Begin with nothing: a thread that decoded at a fork never ends in the child."""
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._users = 0
+        self._lock = threading.Lock()
 
     def _keep(self, kept: _Kept, group: Group) -> None:
         with self._lock:
