@@ -523,6 +523,33 @@ def test_rows_of_another_length_are_noticed(tmp_path: Path) -> None:
         loader.batch_at(0)
 
 
+def test_rows_cut_elsewhere_are_noticed(tmp_path: Path) -> None:
+    """A file of the same size with fewer rows in a group: none is given twice (S4-13)."""
+    plain: dict[str, Any] = {"use_dictionary": False, "compression": "none"}
+    path = write(tmp_path / "a.parquet", {"x": np.arange(6)}, row_group_size=4, **plain)
+    data = hr.Parquet(path)
+    size_bytes = path.stat().st_size
+    write(path, {"x": np.arange(6)}, row_group_size=3, **plain)
+    assert path.stat().st_size == size_bytes
+
+    with (
+        hr.Loader(data, batch_size=6, shuffle=False, on_bad_sample="replace") as loader,
+        pytest.raises(
+            SourceChangedError, match="opened as 6 rows in 2 row groups, now 6 rows in 2 others"
+        ),
+    ):
+        loader.batch_at(0)
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    """Which of the two is meant cannot be said."""
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["x", "x"])
+    pq.write_table(table, tmp_path / "a.parquet")
+
+    with pytest.raises(FormatError, match=r"^a\.parquet: wanted columns whose names all differ"):
+        hr.Parquet(tmp_path / "a.parquet")
+
+
 def test_the_fingerprint_tells_files_apart(tmp_path: Path) -> None:
     """By names, sizes, row groups, types and fills; not by the place (S4-12)."""
     first = hr.Parquet(written(tmp_path / "one")).fingerprint()

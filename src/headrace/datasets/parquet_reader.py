@@ -27,13 +27,13 @@ def read_footer(root: str, name: str) -> tuple[ParquetFile, list[ParquetColumn]]
 
     Raises:
         MissingExtraError: pyarrow is not installed.
-        FormatError: It is no Parquet file.
+        FormatError: It is no Parquet file, or two of its columns have one name.
     """
     path = os.path.join(root, name)
     with _damage_told(name, "a Parquet file"), _parquet().ParquetFile(path) as file:
-        metadata = file.metadata
-        rows = tuple(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))
+        rows = _group_rows(file.metadata)
         columns = [_column_of(field) for field in file.schema_arrow]
+    _check_distinct(name, columns)
     return ParquetFile(name, os.path.getsize(path), rows), columns
 
 
@@ -57,7 +57,7 @@ def decode_group(
 
     Raises:
         NotFoundError: The file is gone.
-        SourceChangedError: It has another size than when it was found.
+        SourceChangedError: It has another size or other row groups than when it was found.
         FormatError: A column cannot be decoded; file, row group and column are named.
     """
     path = os.path.join(root, file.name)
@@ -67,6 +67,7 @@ def decode_group(
         _damage_told(file.name, "a Parquet file"),
         _parquet().ParquetFile(path, page_checksum_verification=True) as opened,
     ):
+        _check_rows(root, file, opened.metadata)
         for column in columns:
             wanted = f"column {column.name!r} ({column.type}) of row group {group}"
             with _damage_told(file.name, wanted):
@@ -99,6 +100,26 @@ def _check_size(root: str, file: ParquetFile, path: str) -> None:
     if size_bytes != file.size_bytes:
         wanted, found = f"{file.size_bytes} bytes", f"{size_bytes} bytes"
         raise SourceChangedError(root, file.name, wanted, found)
+
+
+def _check_rows(root: str, file: ParquetFile, metadata: Any) -> None:
+    """See that a file of the size of the one that was found has its rows too."""
+    found = _group_rows(metadata)
+    if found != file.group_rows:
+        wanted = f"{sum(file.group_rows)} rows in {len(file.group_rows)} row groups"
+        others = f"{sum(found)} rows in {len(found)} others"
+        raise SourceChangedError(root, file.name, wanted, others)
+
+
+def _group_rows(metadata: Any) -> tuple[int, ...]:
+    return tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+
+
+def _check_distinct(name: str, columns: Sequence[ParquetColumn]) -> None:
+    names = [column.name for column in columns]
+    twice = next((each for each in names if names.count(each) > 1), None)
+    if twice is not None:
+        raise FormatError(name, "columns whose names all differ", f"{twice!r} twice")
 
 
 def _column_of(field: Any) -> ParquetColumn:
