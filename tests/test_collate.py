@@ -345,7 +345,8 @@ def test_unequal_shapes_are_an_error_that_names_field_shapes_and_samples() -> No
     assert caught.value.indices == (9, 2)
     assert str(caught.value) == (
         "field 'x/0': sample 9 gives float64 of shape (3, 4) and sample 2 gives float64 of shape "
-        "(3, 5). Crop or pad in sample_transform, or pass a collate function that pads."
+        "(3, 5). Crop or pad in sample_transform, give images one size (size= of their dataset), "
+        "or pass a collate function that pads (PadCollator for sequences)."
     )
 
 

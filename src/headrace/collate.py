@@ -96,6 +96,12 @@ def default_collate(
     """
     if len(samples) == 0:
         raise CollateError("a batch needs at least one sample, got none.")
+    if samples[0] is None and all(sample is None for sample in samples):
+        raise CollateError(
+            f"sample {int(indices[0])} is None. Is a `return` missing, in the dataset or in "
+            "sample_transform?",
+            indices=(int(indices[0]),),
+        )
     stacked = _Stacked(indices, empty, own or {})
     structure = stacked.collect(samples, "")
     _check_distinct(stacked.names)
@@ -264,9 +270,9 @@ def _check_level(
         named = (int(indices[0]), int(indices[row]))
         field = f"field {name!r}" if name else "the sample itself"
         raise CollateError(
-            f"{field}: sample {named[0]} gives {_describe_level(values[0])} and sample "
-            f"{named[1]} gives {_describe_level(value)}. Samples of a batch must nest alike: "
-            "pad, use an array, or pass a collate function.",
+            f"{field}: sample {named[0]} gives {describe_level(values[0])} and sample "
+            f"{named[1]} gives {describe_level(value)}. Samples of a batch must nest alike: "
+            "use an array, or pass a collate function (PadCollator for sequences).",
             name,
             named,
         )
@@ -279,7 +285,8 @@ def _same_keys(values: Sequence[Any], kind: type[Any], keys: tuple[Hashable, ...
     return not issubclass(kind, list | tuple) or set(map(len, values)) == {len(keys)}
 
 
-def _describe_level(value: Any) -> str:
+def describe_level(value: Any) -> str:
+    """Say in a few words what a sample is: its keys or its length, or what else it is."""
     level = level_of(value)
     if level is not None and level[0] is dict:
         return f"a mapping with keys {list(level[1])}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,15 @@ def fields_of(
     if issubclass(kind, list | tuple):
         return zip(*values, strict=True)
     return ([getattr(value, str(key)) for value in values] for key in keys)
+
+
+def names_in(value: Any, leaves: Container[str] = (), prefix: str = "") -> list[str]:
+    """Give the names of the columns that a sample becomes; `leaves` nest no further."""
+    level = None if prefix in leaves else level_of(value)
+    if level is None:
+        return [prefix or ROOT_NAME]
+    parts = zip(level[1], parts_of(value, *level), strict=True)
+    return [name for key, part in parts for name in names_in(part, leaves, join(prefix, key))]
 
 
 def join(prefix: str, key: Hashable) -> str:

@@ -186,7 +186,10 @@ def _cure_between(one: _Form | None, other: _Form | None) -> str:
         return "Make every sample give the same kind of value, in the dataset or sample_transform."
     if one[0] != other[0]:
         return "No dtype is narrowed or widened: cast in the dataset or in sample_transform."
-    return "Crop or pad in sample_transform, or pass a collate function that pads."
+    return (
+        "Crop or pad in sample_transform, give images one size (size= of their dataset), or pass "
+        "a collate function that pads (PadCollator for sequences)."
+    )
 
 
 def cure_for(value: Any) -> str:

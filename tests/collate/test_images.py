@@ -131,7 +131,7 @@ def test_an_image_may_have_no_width() -> None:
         ((image(1), [[1]], 0), "field 'target': sample 10 gives a list of length 1, wanted a"),
         ((image(1), [], None), "field 'label': sample 10 gives None, wanted whole numbers."),
         ((image(1), [1]), "sample 10 gives a tuple of length 2, wanted 'image', 'target', 'label'"),
-        ({"image": image(1)}, "sample 10 gives a dict of length 1, wanted 'image', 'target'"),
+        ({"image": image(1)}, "sample 10 gives a mapping with keys ['image'], wanted 'image',"),
     ],
 )
 def test_numbers_fit_int32_or_are_refused(sample: Any, message: str) -> None:

@@ -172,6 +172,31 @@ def test_a_field_that_is_not_there_is_named() -> None:
     )
 
 
+def test_a_misnamed_field_is_named_where_it_would_not_stack() -> None:
+    """Else the error would advise a collate function that pads, which this one is."""
+    assert message_of(x(1), x(1, 2), names=("tokens",)) == (
+        "PadCollator: no field 'tokens'; samples have 'x'."
+    )
+    assert message_of(([1] * 9, 0), ([1], 1), names=("x",)) == (
+        "PadCollator: no field 'x'; samples have '0/0', '0/1', '0/2', '0/3', '0/4', '0/5', "
+        "'0/6', '0/7', ...."
+    )
+
+
+def test_a_fault_of_another_field_is_told_as_it_is() -> None:
+    """The named field is there, so the name is not at fault."""
+    one, other = x(1) | {"y": np.zeros(2)}, x(2, 3) | {"y": np.zeros(3)}
+
+    assert message_of(one, other).startswith("field 'y': sample 10 gives float64 of shape (2,)")
+
+
+@pytest.mark.parametrize("names", [(["x"],), (0,), (("x", "y"),)])
+def test_names_are_text(names: Any) -> None:
+    """A list of them, or the position in a tuple, is refused with what to write in its place."""
+    with pytest.raises(hr.ConfigError, match=r"names: wanted the names .* as text.*one by one"):
+        hr.PadCollator(*names)
+
+
 @pytest.mark.parametrize(
     ("knobs", "width"),
     [

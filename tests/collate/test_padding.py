@@ -49,6 +49,23 @@ def test_a_mean_of_nothing_is_refused() -> None:
         hr.masked_mean(torch.ones(2), torch.tensor([1, 0]))
 
 
+def test_a_mask_of_another_shape_is_refused() -> None:
+    """With both shapes; torch's own words name one dimension."""
+    values, mask = torch.ones(2, 3, 4), torch.ones(2, 3, dtype=torch.bool)
+
+    with pytest.raises(
+        hr.DataError, match=r"values, \[2, 3, 4\], .* got \[2, 3\]\. .*mask\[\.\.\."
+    ):
+        hr.masked_mean(values, mask)
+    assert hr.masked_mean(values, mask[..., None]).item() == 1
+
+
+def test_lengths_of_no_batch_are_refused() -> None:
+    """Padding is counted by batches, so one list of lengths is none of them."""
+    with pytest.raises(hr.ConfigError, match=r"batches: wanted the lengths .*\[lengths\]"):
+        hr.padding_stats([3, 4])
+
+
 def test_similar_lengths_together_pad_less() -> None:
     """Lengths 1, 2, 9, 10 at batch 2: 24 positions against 38, 22 real either way (S4-37)."""
     bucketed = hr.padding_stats([[1, 2], [9, 10]])

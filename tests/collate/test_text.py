@@ -115,7 +115,7 @@ def test_the_sample_at_fault_is_named_among_others() -> None:
 
 def test_a_sample_has_tokens_and_a_label() -> None:
     """One of another form names itself."""
-    with pytest.raises(hr.CollateError, match="sample 11 gives a dict of length 1, wanted 'tok"):
+    with pytest.raises(hr.CollateError, match=r"mapping with keys \['tokens'\], wanted 'tok"):
         text(([1], 0), {"tokens": [1]})
 
 
@@ -168,6 +168,14 @@ def test_tokens_may_be_a_part_of_a_sample(field: Any, samples: list[Any]) -> Non
     assert (batch["input"].tolist(), batch["target"].tolist()) == ([[1], [3]], [[2], [4]])
 
 
+def test_a_mapping_in_place_of_tokens_says_to_name_the_key() -> None:
+    """With the keys that it has."""
+    with pytest.raises(
+        hr.CollateError, match=r"sample 10 gives a mapping with keys \['ids'\].*key"
+    ):
+        next_tokens({"ids": [1, 2]})
+
+
 def test_a_sequence_of_one_token_has_no_target() -> None:
     """Its row is empty; a batch of such rows has nothing to learn from (S4-34, S4-36)."""
     batch = next_tokens([7], [], [8, 9], pad_value=3, ignore_index=-1)
@@ -190,7 +198,7 @@ def test_the_length_of_a_row_is_that_of_its_targets() -> None:
 
 def test_a_missing_part_is_named() -> None:
     """With the sample that lacks it."""
-    with pytest.raises(hr.CollateError, match="sample 10 gives a dict of length 1, wanted 'ids'"):
+    with pytest.raises(hr.CollateError, match=r"mapping with keys \['tokens'\], wanted 'ids'"):
         next_tokens({"tokens": [1, 2]}, field="ids")
 
 

@@ -142,3 +142,12 @@ def test_a_forgotten_return_is_named(knob: str, said: str) -> None:
         pytest.raises(hr.SampleError, match=f"{said}: wanted columns. Is its `return` missing"),
     ):
         next(iter(loader))
+
+
+def test_a_forgotten_return_of_a_sample_is_named() -> None:
+    """None is no sample either."""
+    with (
+        hr.Loader(DATA, 4, shuffle=False, sample_transform=lambda sample, key: None) as loader,
+        pytest.raises(hr.SampleError, match=r"sample 0 is None\. Is a `return` missing"),
+    ):
+        next(iter(loader))

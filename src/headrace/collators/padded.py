@@ -16,10 +16,13 @@ from headrace.collators.sequences import joined
 from headrace.datasets.dataset import Layout
 from headrace.datasets.shards import starts_of
 from headrace.errors import CollateError, ConfigError
+from headrace.nesting import names_in
 from headrace.pick import PickKeys
 
 LENGTHS = "/lengths"
 MASK = "/mask"
+# Enough to find the right name by; a list of numbers has one for each position.
+NAMES_SHOWN = 8
 
 
 class PadCollator:
@@ -55,6 +58,9 @@ class PadCollator:
         too_long: TooLong = "error",
         pad_to: PadTo = "longest",
     ) -> None:
+        if not all(isinstance(name, str) for name in names):
+            cure = 'Pass them one by one: PadCollator("x", "y"). The parts of a tuple are "0", "1".'
+            raise ConfigError("names", "the names of the fields to pad, as text", names, cure)
         if not names or len(set(names)) != len(names):
             raise ConfigError("names", "the names of the fields to pad, each once", names)
         self.names = names
@@ -70,18 +76,27 @@ class PadCollator:
         """
         indices = keys.sample
         own = {name: partial(self._pad, name) for name in self.names}
-        stacked = default_collate(samples, indices, own=own)
-        missing = [name for name in self.names if name not in stacked.names]
-        if missing:
-            raise CollateError(
-                f"PadCollator: no field {missing[0]!r}; samples have "
-                f"{', '.join(map(repr, stacked.names))}.",
-                missing[0],
-            )
+        try:
+            stacked = default_collate(samples, indices, own=own)
+        except CollateError:
+            # A field that was meant, but is called something else, does not stack.
+            if len(samples):
+                self._check_named(names_in(samples[0], own))
+            raise
+        self._check_named(stacked.names)
         columns: dict[str, Any] = {}
         for name, value in zip(stacked.names, stacked.values, strict=True):
             columns |= value if name in own else {name: value}
         return Columns(tuple(columns), tuple(columns.values()), len(samples))
+
+    def _check_named(self, found: Sequence[str]) -> None:
+        missing = [name for name in self.names if name not in found]
+        if missing:
+            listed = ", ".join(map(repr, found[:NAMES_SHOWN]))
+            more = ", ..." if len(found) > NAMES_SHOWN else ""
+            raise CollateError(
+                f"PadCollator: no field {missing[0]!r}; samples have {listed}{more}.", missing[0]
+            )
 
     def _pad(self, name: str, values: Sequence[Any], indices: Any) -> dict[str, torch.Tensor]:
         flat, sizes = joined(values, name, indices)

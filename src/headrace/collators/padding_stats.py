@@ -43,11 +43,17 @@ def padding_stats(batches: Iterable[Any], multiple: int = 1) -> PaddingStats:
     Args:
         batches: Lengths of the rows of each batch: whole numbers `[rows]`.
         multiple: Widths are multiples of this.
+
+    Raises:
+        ConfigError: The lengths of a batch are no list.
     """
     padding = Padding(multiple)
     positions = valid = count = 0
     for lengths in batches:
         row_lengths = np.asarray(lengths)
+        if row_lengths.ndim != 1:
+            cure = "Of one batch give [lengths]."
+            raise ConfigError("batches", "the lengths of the rows of each batch", lengths, cure)
         longest = int(row_lengths.max(initial=0))
         positions += len(row_lengths) * padding.widths(longest)
         valid += int(row_lengths.sum())

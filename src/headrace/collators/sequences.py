@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headrace.collate import describe_level
 from headrace.collators.padding import Lengths
 from headrace.errors import CollateError
 from headrace.masked import is_masked_array
@@ -84,6 +85,13 @@ def joined(
 def _part(sample: Any, place: int, names: Sequence[Hashable | None], index: int) -> Any:
     """Give one part of a sample: itself, of a mapping, by field, or by position."""
     name = names[place]
+    if name is None and isinstance(sample, Mapping):
+        raise CollateError(
+            f"sample {index} gives {describe_level(sample)}, wanted the sequence itself. Give the "
+            "collator the key of it.",
+            "",
+            (int(index),),
+        )
     if name is None:
         return sample
     if isinstance(sample, Mapping):
@@ -98,7 +106,7 @@ def _part(sample: Any, place: int, names: Sequence[Hashable | None], index: int)
         if not isinstance(name, int) and len(sample) == len(names):
             return sample[place]
     raise CollateError(
-        f"sample {index} gives {describe(sample)}, wanted "
+        f"sample {index} gives {describe_level(sample)}, wanted "
         f"{', '.join(map(repr, names))} as keys of a mapping or parts of a tuple.",
         str(name),
         (int(index),),
