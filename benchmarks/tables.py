@@ -35,6 +35,7 @@ MANY_COLUMNS = 6
 SIDE = [
     Figure("cpu_us_per_sample", "CPU us/sample", lambda v: f"{v:.2f}"),
     Figure("first_batch_ms", "first batch ms", lambda v: f"{v:.1f}"),
+    Figure("first_batch_beyond_read_ms", "beyond its read ms", lambda v: f"{v:.1f}"),
     Figure("epoch_gap_ms", "epoch gap ms", lambda v: f"{v:.2f}"),
     Figure("inflation", "step inflation", lambda v: f"{v:+.1%}"),
     Figure("wait_p50_ms", "wait p50 ms", lambda v: f"{v:.3f}"),

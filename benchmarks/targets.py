@@ -60,7 +60,7 @@ TRAINING = {"T": (0.02, 0.3), "R": (0.08, 1.0), "S": (0.03, 0.3), "V": (0.02, 0.
 
 # Of all workloads but J, where a batch is 64 decoded pictures: what a first batch and one at the
 # end of an epoch wait for is decoding, as every other does that is taken at full speed.
-PROMPT = [("first_batch_ms", 5.0), ("epoch_gap_ms", 1.0)]
+PROMPT = [("first_batch_beyond_read_ms", 5.0), ("epoch_gap_ms", 1.0)]
 
 EVERYWHERE = [
     ("resume_extra_ms", 5.0),
