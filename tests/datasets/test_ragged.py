@@ -328,6 +328,28 @@ def test_pickles_of_files_carry_paths_only(tmp_path: Path) -> None:
     assert len(pickle.loads(pickled)) == count
 
 
+@pytest.mark.parametrize(
+    ("name", "other", "told"),
+    [
+        ("values", np.zeros(10, np.float64), r"as int64 \[10\], now float64 \[10\]"),
+        ("values", np.zeros(11, np.int64), r"as int64 \[10\], now int64 \[11\]"),
+        ("offsets", np.array([0, 4, 4, 10]), r"as int64 \[3\], now int64 \[4\]"),
+        ("offsets", np.array([0, 4, 11]), "as 10 values, now 11"),
+    ],
+)
+def test_a_pickle_notices_files_of_another_form(
+    tmp_path: Path, name: str, other: Any, told: str
+) -> None:
+    """Nothing is read as numbers that it is not, or as rows that are not there."""
+    values = save(tmp_path / "values.npy", np.arange(10))
+    offsets = save(tmp_path / "offsets.npy", np.array([0, 4, 10]))
+    pickled = pickle.dumps(Ragged(values, offsets))
+    save(tmp_path / f"{name}.npy", other)
+
+    with pytest.raises(SourceChangedError, match=rf"^{name}\.npy in .* opened {told}"):
+        rows_of(pickle.loads(pickled))
+
+
 def test_the_fingerprint_knows_lengths_and_sizes() -> None:
     """Other lengths, dtypes or columns are other data; many columns stay short."""
     data = Ragged(FLAT, OFFSETS, fixed={"label": LABELS})

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from headrace.datasets.arrays import as_numpy, check_dtype
 from headrace.datasets.npy import LARGEST_HEADER_BYTES, NpyHeader, parse_header
 from headrace.datasets.shard_paths import local_path
-from headrace.errors import ConfigError, FormatError, HeadraceError, NotFoundError
+from headrace.errors import (
+    ConfigError,
+    FormatError,
+    HeadraceError,
+    NotFoundError,
+    SourceChangedError,
+)
 from headrace.sources.mapped import MappedSource
 
 Values = str | os.PathLike[str] | NDArray[Any] | torch.Tensor
@@ -68,16 +74,29 @@ class ColumnData:
         return self._array is None or self._array.flags.c_contiguous
 
     def array(self) -> NDArray[Any]:
-        """Give the values; a file is mapped at the first call. Safe from any thread."""
+        """Give the values; a file is mapped at the first call. Safe from any thread.
+
+        Raises:
+            SourceChangedError: The file holds other values than when this was made.
+        """
         if self._array is not None:
             return self._array
-        assert self._file is not None
         source = self._source
         if source is None:
             # Two threads may both map at first: one of the maps dies unused.
-            source = self._source = MappedSource(os.path.dirname(self._file))
+            source = self._source = self._mapped()
         count = int(np.prod(self.shape, dtype=np.int64))
         return source.array(self.name, self.dtype, self.start_bytes, count).reshape(self.shape)
+
+    def _mapped(self) -> MappedSource:
+        """Map the file, which may be another by now: a pickle may be opened at any time."""
+        assert self._file is not None
+        source = MappedSource(os.path.dirname(self._file))
+        head = source.array(self.name, np.uint8, 0, self.start_bytes)
+        header = parse_header(self._file, head.tobytes())
+        if (header.dtype, header.shape) != (self.dtype, self.shape):
+            raise self.changed(*(f"{one.dtype} {list(one.shape)}" for one in (self, header)))
+        return source
 
     def check(self) -> None:
         """Compare a mapped file with what it was.
@@ -110,6 +129,11 @@ class ColumnData:
         if self._file is not None:
             return FormatError(self._file, wanted, found, cure)
         return ConfigError(self.name, wanted, found, cure)
+
+    def changed(self, wanted: str, found: str) -> SourceChangedError:
+        """Give the error for values that are others than when this was made."""
+        root = "memory" if self._file is None else os.path.dirname(self._file)
+        return SourceChangedError(root, self.name, wanted, found)
 
 
 def _header(file: str) -> NpyHeader:

@@ -31,7 +31,8 @@ class RowOffsets:
         self._is_lengths = is_lengths
         self._found: Indices | None = None
         self._digest: str | None = None
-        self.of(np.empty(0, np.int64))
+        self._total: int | None = None
+        self._offsets()
 
     def __len__(self) -> int:
         return len(self._data) - (not self._is_lengths)
@@ -61,9 +62,13 @@ class RowOffsets:
     def _offsets(self) -> Indices:
         if self._found is None:
             numbers = _whole_numbers(self._data)
-            self._found = _summed(self._data, numbers) if self._is_lengths else numbers
+            found = _summed(self._data, numbers) if self._is_lengths else numbers
             if not self._is_lengths:
                 _check_ascending(self._data, numbers)
+            # A pickle reads its file again, which must still cut as many values.
+            if self._total not in (None, total := int(found[-1])):
+                raise self._data.changed(f"{self._total} values", f"{total}")
+            self._total, self._found = total, found
         return self._found
 
     def __getstate__(self) -> dict[str, Any]:
