@@ -48,10 +48,12 @@ def bench(*arguments: object, script: str = "run.py") -> subprocess.CompletedPro
     return subprocess.run([str(part) for part in command], capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("workloads", ["T,R,S,V", "J"])
-def test_every_loader_delivers_every_row_once_and_right(workloads: str) -> None:
+@pytest.mark.parametrize(("workloads", "scale"), [("T,R,S,V", ()), ("J", ("--scale", "1/64"))])
+def test_every_loader_delivers_every_row_once_and_right(
+    workloads: str, scale: tuple[str, ...]
+) -> None:
     """Whoever is measured does the whole work: contents, coverage, shuffle (S4-44)."""
-    done = bench("--check", "--workloads", workloads)
+    done = bench("--check", "--workloads", workloads, *scale)
 
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
