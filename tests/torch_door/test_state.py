@@ -318,6 +318,42 @@ def test_a_state_tells_samplers_their_epoch() -> None:
     assert sampler.epoch == 4
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_sampler_may_be_told_its_epoch_after_iter(num_workers: int) -> None:
+    """Lightning resumes so at the end of an epoch; what is read ahead follows it."""
+
+    def make() -> Any:
+        sampler: Any = DistributedSampler(range(SAMPLES), num_replicas=1, rank=0)
+        return OURS(range(SAMPLES), 3, sampler=sampler, num_workers=num_workers)
+
+    loader, resumed = make(), make()
+    list(loader)
+    state = loader.state_dict()
+    loader.sampler.set_epoch(1)
+
+    resumed.load_state_dict(state)
+    iterator = iter(resumed)
+    waiting = resumed.state_dict()
+    resumed.sampler.set_epoch(1)
+
+    assert repr(iterator) == "Pass(not begun)"
+    assert waiting == state
+    assert [batch.tolist() for batch in iterator] == [batch.tolist() for batch in loader]
+    assert resumed.passes == loader.passes == 2
+
+
+def test_a_pass_that_was_not_begun_can_be_closed() -> None:
+    """Nothing is taken from it afterwards, and no thread is left."""
+    loader = OURS(range(SAMPLES), 3, num_workers=2)
+    list(loader)
+    loader.load_state_dict(loader.state_dict())
+
+    iterator: Any = iter(loader)
+    iterator.close()
+
+    assert list(iterator) == []
+
+
 def test_the_state_of_one_rank_goes_on_on_another() -> None:
     """Frameworks save the state of the first rank alone, and load it on all of them."""
 

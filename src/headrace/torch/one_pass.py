@@ -45,7 +45,8 @@ class Pass:
         self._sampler: Any = loader._index_sampler
         self._keys = Keys()
         self._reading: Reading | None = None
-        self._begin(loader, place, saved)
+        self._waiting: tuple[DataLoader[Any], Place, Place] | None = None
+        self._begin_or_wait(loader, place, saved)
 
     # -- beginning -----------------------------------------------------------------------
 
@@ -53,7 +54,7 @@ class Pass:
         """Begin another pass with the threads of the last one, which is broken off."""
         self._stream.close()
         self._keys.clear()
-        self._begin(loader, place, saved)
+        self._begin_or_wait(loader, place, saved)
 
     @property
     def can_begin_again(self) -> bool:
@@ -63,6 +64,25 @@ class Pass:
             and self._reading is not None
             and not self._reading.engine.is_closed
         )
+
+    def _begin_or_wait(self, loader: DataLoader[Any], place: Place, saved: Place | None) -> None:
+        """Begin, but at the first take after the state of a pass that was complete.
+
+        Such a state cannot know what samplers will be told next, and Lightning tells them the
+        epoch only once it has the iterator. Torch's threads have drawn from the sampler by then.
+        """
+        if saved is None or saved.process:
+            self._waiting = None
+            self._begin(loader, place, saved)
+        else:
+            place.own = saved.own
+            self._waiting = loader, place, saved
+
+    def _begun(self) -> BatchStream:
+        if self._waiting is not None:
+            waiting, self._waiting = self._waiting, None
+            self._begin(*waiting)
+        return self._stream
 
     def _begin(self, loader: DataLoader[Any], place: Place, saved: Place | None) -> None:
         held = Starts(loader.generator, self._sampler)
@@ -116,18 +136,20 @@ class Pass:
         return len(self._sampler)
 
     def __next__(self) -> Any:
-        self._course.draw_ahead(self._stream)
+        stream = self._begun()
+        self._course.draw_ahead(stream)
         try:
-            batch = next(self._stream)
+            batch = next(stream)
         except StopIteration:
             self._end()
             raise
         return _data_of(batch)
 
     async def __anext__(self) -> Any:
-        self._course.draw_ahead(self._stream)
+        stream = self._begun()
+        self._course.draw_ahead(stream)
         try:
-            batch = await self._course.in_time(self._stream)
+            batch = await self._course.in_time(stream)
         except StopAsyncIteration:
             self._end()
             raise
@@ -139,12 +161,12 @@ class Pass:
 
     def close(self) -> None:
         """Stop reading and join the threads. Idempotent; further takes give nothing."""
-        self._stream.close()
+        self._begun().close()
         if self._reading is not None:
             self._reading.engine.close()
 
     def __repr__(self) -> str:
-        return f"Pass({self._stream!r})"
+        return f"Pass({'not begun' if self._waiting else repr(self._stream)})"
 
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError("an iterator over a DataLoader cannot be pickled; save state_dict()")
