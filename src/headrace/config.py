@@ -6,7 +6,7 @@ import math
 import operator
 import os
 import sys
-from typing import Any
+from typing import Any, overload
 
 from headrace.errors import ConfigError
 
@@ -96,6 +96,10 @@ def workers(value: Any) -> int:
     return auto_workers() if value is None else integer("workers", value, 0, MAX_WORKERS)
 
 
+@overload
+def flag(knob: str, value: Any) -> bool: ...
+@overload
+def flag(knob: str, value: Any, may_be_none: bool) -> bool | None: ...
 def flag(knob: str, value: Any, may_be_none: bool = False) -> bool | None:
     """Check a flag: True or False and nothing that merely counts as one, such as "False".
 

@@ -228,6 +228,12 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "no file": (Cifar10, NotFoundError, "'data_batch_1.bin'.*Files of other names"),
     "no such file": (lambda p: Cifar10.files(p / "a.bin"), NotFoundError, "'a.bin'"),
     "no file in a folder": (Cifar10Disk.files, ConfigError, "holds .bin files"),
+    "no folder": (lambda p: Cifar10Disk(p / "no"), NotFoundError, "'no' is not in"),
+    "a flag that is none": (
+        lambda p: Cifar10(p, train="test"),  # type: ignore[arg-type]
+        ConfigError,
+        "train: wanted True or False, got 'test'",
+    ),
     "a remote folder": (lambda p: Cifar10Disk("s3://bucket"), ConfigError, "local files"),
 }
 

@@ -244,7 +244,31 @@ def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
         Mnist(tmp_path)
     with pytest.raises(NotFoundError, match="'letters'"):
         read_idx(tmp_path / "letters")
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match=r"'letters' is not in .*There is no such folder"):
+        read_idx(tmp_path / "no" / "letters")
+    with pytest.raises(NotFoundError, match="'no' is not in"):
+        Mnist(tmp_path / "no")
+
+
+def test_a_file_in_place_of_a_folder_is_told(tmp_path: Path) -> None:
+    """And the other way round: neither is missing."""
+    file = mnist_folder(tmp_path) / "train-images-idx3-ubyte"
+
+    with pytest.raises(FormatError, match="wanted a folder, found a file"):
+        Mnist(file)
+    with pytest.raises(FormatError, match="wanted an idx file, found a folder"):
         read_idx(tmp_path)
+
+
+def test_which_set_is_asked_for_by_a_flag_alone(tmp_path: Path) -> None:
+    """The word "test" counts as true, and would give the training set in silence."""
+    train: Any = "test"
+
+    with pytest.raises(ConfigError, match="train: wanted True or False, got 'test'"):
+        Mnist(mnist_folder(tmp_path), train)
+
+
+def test_a_remote_folder_is_refused() -> None:
+    """As for every dataset of files."""
     with pytest.raises(ConfigError, match="local files"):
         Mnist("https://host/mnist")

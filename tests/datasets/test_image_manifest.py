@@ -96,6 +96,25 @@ def test_a_quoted_path_and_a_mark_of_a_spreadsheet_are_read(folder: Path) -> Non
     assert reds(hr.ImageManifest(path)) == [9]
 
 
+def test_numbers_with_a_sign_or_a_point_are_class_names_only_by_choice(folder: Path) -> None:
+    """Sorted as names, 10.0 would come before 2.0 (S4-14)."""
+    path = table(folder, "path,label\nimages/0.png,10.0\nimages/1.png,2.0\n")
+
+    data = hr.ImageManifest(path, classes=["2.0", "10.0"])
+
+    assert data.labels.tolist() == [1, 0]
+
+
+def test_a_missing_root_is_told_as_one(folder: Path) -> None:
+    """And not as its first image; a folder in place of the table is told too (S4-14)."""
+    path = table(folder, "path,label\n0.png,a\n")
+
+    with pytest.raises(NotFoundError, match=r"'image' is not in "):
+        hr.ImageManifest(path, root=folder / "image")
+    with pytest.raises(FormatError, match="wanted a CSV file, found a folder"):
+        hr.ImageManifest(folder)
+
+
 def test_a_missing_image_is_named_with_its_line(folder: Path) -> None:
     """Not at the step that would have read it (S4-14)."""
     path = table(folder, "path,label\nimages/0.png,a\nimages/7.png,a\n")
@@ -120,7 +139,13 @@ def test_a_missing_image_is_named_with_its_line(folder: Path) -> None:
         ("path,label\n../x.png,a\n", r"line 2: wanted a path below .*, found \.\./x\.png"),
         ("path,label\nimages/0.png,1\nimages/1.png,x\n", r"line 3: wanted a whole number.*'x'"),
         ("path,label\nimages/0.png,x\nimages/1.png,1\n", r"line 3: wanted a class name.*'1'"),
-        ("path,label\nimages/0.png,1\nimages/1.png,-1\n", r"line 3: wanted a whole number.*'-1'"),
+        (
+            "path,label\nimages/0.png,1\nimages/1.png,-1\n",
+            r"line 3: wanted a class name, or .*'-1'",
+        ),
+        ("path,label\nimages/0.png,1.0\nimages/1.png,10.0\n", r"line 2: wanted .* number.*'1\.0'"),
+        ("path,label\nimages,a\n", r"line 2: wanted an image, found the folder images"),
+        ("path;label\nimages/0.png;a\n", r"found path;label\. Put commas between the fields"),
         ("path,label\nimages/0.png,1\nimages/1.png,01\n", r"line 3: wanted a whole number.*'01'"),
         ("path,label\nimages/0.png,1\nimages/1.png,2147483648\n", "from 0 to 2147483647"),
         ('path,label\n"images/0.png,1\n', r"line 2: wanted CSV"),

@@ -16,7 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import BulkDataset, Loader, Location, Records
+from headrace.datasets import records
 from headrace.datasets.fields import fields_of, row_dtype, split_as_bytes, split_rows
+from headrace.datasets.row_readers import PositionedRows
 from headrace.errors import (
     ConfigError,
     FormatError,
@@ -247,6 +249,28 @@ def test_files_closed_are_opened_again(mapped: bool, tmp_path: Path) -> None:
         assert psutil.Process().num_fds() == before
 
 
+def test_threads_that_open_at_once_are_counted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one to leave closes the files, whichever came first."""
+    data = Records(write(tmp_path / "a", 0, 6), FORM, mapped=False)
+    before = psutil.Process().num_fds()
+    both_open = threading.Barrier(2, timeout=20)
+    monkeypatch.setattr(
+        records, "PositionedRows", lambda files: (both_open.wait(), PositionedRows(files))[1]
+    )
+
+    def read() -> None:
+        data.thread_open()
+        ids(data)
+        data.thread_close()
+
+    in_threads(2, read)
+    read()
+
+    assert psutil.Process().num_fds() == before
+
+
 def test_a_record_tells_its_place(tmp_path: Path) -> None:
     """File, byte range, number."""
     write(tmp_path / "a.bin", 0, 2, b"12345")
@@ -310,6 +334,10 @@ REFUSED: dict[str, tuple[Callable[[Path], Records], str]] = {
     "many records in one": (
         lambda path: Records(path, [("a", FORM, (2,))]),
         r"fields\['a'\]: .*numbers",
+    ),
+    "a flag that is none": (
+        lambda path: Records(path, FORM, mapped="no"),  # type: ignore[arg-type]
+        "mapped: wanted True or False, got 'no'",
     ),
     "a folder": (lambda path: Records(path.parent, FORM), "paths: .*files"),
 }

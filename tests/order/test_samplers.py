@@ -475,6 +475,8 @@ def test_many_sources_fit_a_fingerprint() -> None:
         (lambda: Mixing(5, [1], 4, 3), r"sources: wanted one range .* got 5"),
         (lambda: Mixing([(0, "5")], [1], 4, 3), "sources: wanted an int, got '5'"),
         (lambda: Mixing([(0, 5)], [1], 4, 1.5), "steps_per_epoch: wanted an int"),
+        (lambda: Shuffled(5, 2, drop_last="no"), "drop_last: wanted True or False, got 'no'"),
+        (lambda: Bucketed([1, 2], 1, 1, drop_last=0), "drop_last: wanted True or False, got 0"),
     ],
 )
 def test_a_knob_of_another_kind_is_named(make: Callable[[], Any], message: str) -> None:

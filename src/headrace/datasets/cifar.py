@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.config import flag
 from headrace.datasets.arrays import Arrays
 from headrace.datasets.bounds import Indices, check_index
 from headrace.datasets.dataset import Column, Location, Out
 from headrace.datasets.fields import Field
 from headrace.datasets.records import RECORD, Records
 from headrace.datasets.row_files import RowFiles
-from headrace.datasets.shard_paths import Paths, find_files, local_path
+from headrace.datasets.shard_paths import Paths, find_files, local_path, not_found
 from headrace.errors import FormatError, NotFoundError, RowErrors
 
 # Format: https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version".
@@ -128,7 +129,9 @@ class Cifar10Disk(Records):
 def _batches(folder: str | os.PathLike[str], train: bool) -> list[str]:
     """Give the files of one set, which must be there."""
     root = os.path.abspath(local_path(folder, "folder"))
-    names = TRAIN_NAMES if train else TEST_NAMES
+    if not os.path.isdir(root):
+        raise not_found(root, "a folder")
+    names = TRAIN_NAMES if flag("train", train) else TEST_NAMES
     missing = [name for name in names if not os.path.isfile(os.path.join(root, name))]
     if missing and os.path.isfile(os.path.join(root, missing[0].removesuffix(".bin"))):
         raise _pickled(root)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from headrace.datasets.ignored import Ignored, IgnoredEntry
 from headrace.datasets.image_files import Classes, ImageFile, ImageFiles, class_numbers
-from headrace.datasets.shard_paths import local_path
-from headrace.errors import FormatError, NotFoundError
+from headrace.datasets.shard_paths import local_path, not_found
+from headrace.errors import FormatError
 
 SUFFIXES = (
     *(".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pbm", ".pgm"),
@@ -109,7 +109,7 @@ def scan_classes(
     """
     path = os.path.abspath(local_path(root, "root"))
     if not os.path.isdir(path):
-        raise NotFoundError(os.path.dirname(path), os.path.basename(path), "It is no folder.")
+        raise not_found(path, "a folder of class folders")
     scan = FolderScan(path, tuple(suffix.lower() for suffix in suffixes))
     found = scan.classes()
     if not found:

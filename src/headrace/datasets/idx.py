@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.datasets.shard_paths import local_path
-from headrace.errors import FormatError, NotFoundError
+from headrace.datasets.shard_paths import local_path, not_found
+from headrace.errors import FormatError
 
 DTYPES = {0x08: "|u1", 0x09: "|i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 GZIP_MAGIC = b"\x1f\x8b"
@@ -53,8 +53,8 @@ def read_idx(path: str | os.PathLike[str], *, magic: bytes | None = None) -> NDA
                 return _parse(file, opened, magic)
             with gzip.GzipFile(fileobj=opened) as unpacked:
                 return _parse(file, unpacked, magic)
-    except (FileNotFoundError, IsADirectoryError):
-        raise NotFoundError(os.path.dirname(file), os.path.basename(file)) from None
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise not_found(file, "an idx file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FormatError(file, "a whole gzip file", str(error), "Is it cut off?") from error
 

@@ -47,7 +47,7 @@ class ImageForm:
             _check_resize(self.resize, self.size)
         if self.background is not None:
             object.__setattr__(self, "background", _colour(self.background))
-        config.one_of("fast_scaling", self.fast_scaling, True, False)
+        config.flag("fast_scaling", self.fast_scaling)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -11,7 +11,7 @@ from headrace.datasets.image_form import Channels, ImageForm, Mode
 from headrace.datasets.image_pillow import check_installed
 from headrace.datasets.image_rows import ImageRows, ImageSamples
 from headrace.datasets.manifest_table import read_manifest
-from headrace.datasets.shard_paths import local_path
+from headrace.datasets.shard_paths import local_path, not_found
 
 Duplicates = Literal["raise", "keep"]
 
@@ -84,7 +84,8 @@ def ImageManifest(  # noqa: N802 - named as the datasets are
 
     Raises:
         MissingExtraError: Pillow is not installed.
-        NotFoundError: The file, or an image that it lists (said with its line), does not exist.
+        NotFoundError: The file, the root, or an image that it lists (said with its line), does
+            not exist.
         FormatError: A column is missing, or a line has an empty field, a wrong number of them, a
             path outside of the root, a path that came before, or a label not among the classes.
         ConfigError: No row is of this split, or a knob is out of its range.
@@ -94,6 +95,8 @@ def ImageManifest(  # noqa: N802 - named as the datasets are
     config.one_of("duplicates", duplicates, "raise", "keep")
     table = os.path.abspath(local_path(path, "path"))
     folder = os.path.dirname(table) if root is None else os.path.abspath(local_path(root, "root"))
+    if not os.path.isdir(folder):
+        raise not_found(folder, "a folder")
     files = read_manifest(table, folder, split, classes, allow_twice=duplicates == "keep")
     made = ImageSamples if form.size is None else ImageRows
     return made("ImageManifest", files, form)

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.errors import FormatError, NotFoundError
+from headrace.datasets.shard_paths import not_found
+from headrace.errors import FormatError
 
 PATH, LABEL, SPLIT = "path", "label", "split"
 
@@ -30,7 +31,7 @@ def lines_of(table: str) -> Iterator[ManifestLine]:
         FormatError: It is no CSV, a column or a field is missing, or no line follows.
     """
     if not os.path.isfile(table):
-        raise NotFoundError(os.path.dirname(table), os.path.basename(table), "It is no file.")
+        raise not_found(table, "a CSV file")
     # utf-8-sig: spreadsheets write a mark before the header.
     with open(table, newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, strict=True)
@@ -53,8 +54,13 @@ def _columns(table: str, header: list[str]) -> list[str]:
     names = [name.strip().lower() for name in header]
     if names.count(PATH) != 1 or names.count(LABEL) != 1 or names.count(SPLIT) > 1:
         wanted = "a header with the columns path and label, and split where there are several"
-        raise FormatError(table, wanted, ", ".join(header) or "an empty file")
+        cure = "Put commas between the fields." if _has_other_commas(header) else ""
+        raise FormatError(table, wanted, ", ".join(header) or "an empty file", cure)
     return names
+
+
+def _has_other_commas(header: list[str]) -> bool:
+    return len(header) == 1 and any(mark in header[0] for mark in ";\t|")
 
 
 def _row(table: str, line: int, fields: list[str], columns: list[str]) -> ManifestLine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from array import array
 from hashlib import blake2b
 
@@ -16,6 +17,9 @@ from headrace.errors import ConfigError, FormatError, NotFoundError
 
 # A class number beyond this is a mistake, and would size a model's last layer.
 MAX_CLASS = 2**31 - 1
+
+# What tables get where numbers were floats or signed on the way.
+_OTHER_NUMBER = re.compile(r"[+-]\d+|[+-]?\d*\.\d+|[+-]?\d+\.")
 
 
 def read_manifest(
@@ -86,6 +90,7 @@ class ManifestRows:
         return numbers
 
     def _own_numbers(self) -> dict[str, int]:
+        self._refuse_other_numbers()
         are_numbers = [_is_class_number(label) for label in self._labels]
         if not any(are_numbers):
             return {label: n for n, label in enumerate(sorted(self._labels, key=os.fsencode))}
@@ -97,6 +102,14 @@ class ManifestRows:
         label = self._label_names[odd]
         cure = "Say what labels there are: classes=[...]."
         raise FormatError(self._at(self._first_lines[odd]), wanted, repr(label), cure)
+
+    def _refuse_other_numbers(self) -> None:
+        """Refuse labels such as "-1" and "1.0": numbered as names they would come as other ones."""
+        for label, line in zip(self._labels, self._first_lines, strict=True):
+            if _OTHER_NUMBER.fullmatch(label):
+                wanted = f"a class name, or a whole number from 0 to {MAX_CLASS}"
+                cure = "Say what labels there are: classes=[...]."
+                raise FormatError(self._at(line), wanted, repr(label), cure)
 
     def refuse_duplicates(self) -> None:
         """Refuse a table that lists one path twice.
@@ -129,9 +142,12 @@ class ManifestRows:
 
         Raises:
             NotFoundError: It does not exist.
+            FormatError: It is a folder.
         """
         name = self._paths[row]
         path = os.path.join(self._root, name)
+        if os.path.isdir(path):
+            raise FormatError(self._at(self._lines[row]), "an image", f"the folder {name}")
         if not os.path.isfile(path):
             raise NotFoundError(self._root, name, f"{self._at(self._lines[row])} lists it.")
         label = self._label_names[self._label_codes[row]]

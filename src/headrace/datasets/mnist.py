@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from headrace.config import flag
 from headrace.datasets.arrays import Arrays
 from headrace.datasets.bounds import check_index
 from headrace.datasets.dataset import Location
 from headrace.datasets.idx import read_idx
-from headrace.datasets.shard_paths import local_path
+from headrace.datasets.shard_paths import local_path, not_found
 from headrace.errors import FormatError, NotFoundError
 
 IMAGES_MAGIC, LABELS_MAGIC = bytes([0, 0, 8, 3]), bytes([0, 0, 8, 1])
@@ -43,7 +44,8 @@ class Mnist(Arrays):
 
     def __init__(self, folder: str | os.PathLike[str], train: bool = True) -> None:
         root = os.path.abspath(local_path(folder, "folder"))
-        self._read(*(_find(root, PREFIXES[bool(train)], kind) for kind in ("images", "labels")))
+        prefix = PREFIXES[flag("train", train)]
+        self._read(*(_find(root, prefix, kind) for kind in ("images", "labels")))
 
     @classmethod
     def files(cls, images: str | os.PathLike[str], labels: str | os.PathLike[str]) -> Mnist:
@@ -82,6 +84,8 @@ class Mnist(Arrays):
 
 
 def _find(root: str, prefix: str, kind: str) -> str:
+    if not os.path.isdir(root):
+        raise not_found(root, "a folder")
     names = [f"{prefix}-{name}{end}" for name in NAMES[kind] for end in ("", ".gz")]
     for name in names:
         if os.path.isfile(path := os.path.join(root, name)):

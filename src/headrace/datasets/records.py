@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headrace.config import integer
+from headrace.config import flag, integer
 from headrace.datasets.bounds import Indices, check_index, check_indices
 from headrace.datasets.dataset import BulkDataset, Column, Layout, Location, Out
 from headrace.datasets.fields import Field, Fields, fields_of, row_dtype, split_rows
@@ -63,14 +63,14 @@ class Records(BulkDataset):
         found, row_bytes = _form(fields, record_bytes)
         header_bytes = integer("header_bytes", header_bytes, 0)
         files = RowFiles(find_files(paths, None), row_bytes, header_bytes)
-        self._settle(files, found, bool(mapped))
+        self._settle(files, found, flag("mapped", mapped))
 
     def _settle(self, files: RowFiles, fields: Sequence[Field], mapped: bool) -> None:
         """Keep what the files were found to be, and the columns in the order of delivery."""
         self._files = files
         self._fields = tuple(fields)
         self._mapped = mapped
-        self._reader: RowReader | None = None
+        self._readers: dict[bool, RowReader] = {}
         self._layout = _layout(self._fields, files.row_bytes)
         self._delivered: Layout = tuple(field.column for field in fields) or self._layout
 
@@ -137,16 +137,20 @@ class Records(BulkDataset):
             "names_and_sizes": _digest(listed),
         }
 
+    @property
+    def _reader(self) -> RowReader | None:
+        return self._readers.get(self._mapped)
+
     def _opened(self) -> RowReader:
-        # Two threads may both open at first: one of the two dies unused.
         reader = self._reader
         if reader is None:
-            reader = MappedRows(self._files) if self._mapped else PositionedRows(self._files)
-            self._reader = reader
+            made = MappedRows(self._files) if self._mapped else PositionedRows(self._files)
+            # Two threads may both open at first: one's dies unused, so that one counts them all.
+            reader = self._readers.setdefault(self._mapped, made)
         return reader
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_reader": None}
+        return {**self.__dict__, "_readers": {}}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._files.root!r}: {len(self)} records)"

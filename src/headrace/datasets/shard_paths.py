@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import unquote, urlsplit
 
-from headrace.errors import ConfigError, NotFoundError
+from headrace.errors import ConfigError, FormatError, HeadraceError, NotFoundError
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -69,6 +69,23 @@ def local_path(given: str | os.PathLike[str], knob: str = "paths") -> str:
     return path
 
 
+def not_found(path: str, wanted: str = "a file", hint: str = "") -> HeadraceError:
+    """Give the error for an absolute path at which there is not what was wanted.
+
+    Args:
+        path: The path.
+        wanted: "a file" or "a folder".
+        hint: What else to say where there is nothing.
+    """
+    if os.path.exists(path):
+        is_either = os.path.isdir(path) or os.path.isfile(path)
+        kind = "a folder" if os.path.isdir(path) else "a file"
+        return FormatError(path, wanted, kind if is_either else "neither a file nor a folder")
+    folder, name = os.path.split(path)
+    gone = "" if os.path.isdir(folder) else "There is no such folder."
+    return NotFoundError(folder, name, " ".join(filter(None, (gone, hint))))
+
+
 def _without_secrets(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -82,7 +99,7 @@ def _expand(path: str, suffix: str | None) -> list[str]:
     if not os.path.exists(path) and glob.has_magic(path):
         return _in_pattern(path)
     if not os.path.isfile(path):
-        raise NotFoundError(os.path.dirname(path), os.path.basename(path))
+        raise not_found(path)
     return [path]
 
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from headrace.datasets.bounds import Indices, check_index
 from headrace.datasets.dataset import Location
 from headrace.datasets.gather import RowGather
-from headrace.datasets.shard_paths import local_path
+from headrace.datasets.shard_paths import local_path, not_found
 from headrace.datasets.windows import TokenWindows
-from headrace.errors import FormatError, NotFoundError
+from headrace.errors import FormatError
 
 
 class Text(TokenWindows):
@@ -43,7 +43,7 @@ class Text(TokenWindows):
         if os.path.isdir(name):
             raise FormatError(name, "a text file", "a directory", "Join its files into one.")
         if not os.path.exists(name):
-            raise NotFoundError(*os.path.split(os.path.abspath(name)))
+            raise not_found(os.path.abspath(name))
         try:
             # Line ends are kept as they are, so that the ids do not depend on the machine.
             text = Path(name).read_bytes().decode("utf-8")

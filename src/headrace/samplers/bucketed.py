@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.config import whole
+from headrace.config import flag, whole
 from headrace.errors import ConfigError
 from headrace.pick import Picks
 from headrace.rng import Stream, derive
@@ -64,7 +64,7 @@ class Bucketed(ScheduledSampler):
         if self.pool_batches < 1:
             raise ConfigError("pool_batches", "1 or more", pool_batches)
         self.seed = whole("seed", seed)
-        self.drop_last = bool(drop_last)
+        self.drop_last = flag("drop_last", drop_last)
         self._digest = digest_of_array(self.lengths)
         self._plans: EpochPlans[_Plan] = EpochPlans()
         super().__init__(self._schedule_of([(0, batch_size, len(self.lengths))]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.config import whole
+from headrace.config import flag, whole
 from headrace.errors import ConfigError
 from headrace.pick import Picks
 from headrace.samplers.schedule import Run, Schedule
@@ -28,7 +28,7 @@ class PositionSampler(ScheduledSampler):
     """
 
     def __init__(self, num_samples: int, batch_size: int, drop_last: bool, augment: int) -> None:
-        self.drop_last = bool(drop_last)
+        self.drop_last = flag("drop_last", drop_last)
         self.augment = whole("augment", augment)
         if self.augment < 1:
             raise ConfigError("augment", "1 or more", augment)

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.config import flag
 from headrace.errors import ConfigError, IndexOutOfRangeError
 from headrace.pick import Picks
 from headrace.samplers.epoch_plans import EpochPlans
@@ -186,7 +187,7 @@ class TorchSampler(ListedSampler):
         self._batch = index(batch_size)
         if self._batch < 1:
             raise ConfigError("batch_size", "1 or more", batch_size)
-        self.drop_last = bool(drop_last)
+        self.drop_last = flag("drop_last", drop_last)
         super().__init__(sampler, num_samples, seed, replayable)
 
     @property
