@@ -41,6 +41,7 @@ SIDE = [
     Figure("wait_p50_ms", "wait p50 ms", lambda v: f"{v:.3f}"),
     Figure("wait_p99_ms", "wait p99 ms", lambda v: f"{v:.3f}"),
     Figure("private_mib", "memory MiB", lambda v: f"{v:.0f}"),
+    Figure("new_blocks_per_batch", "new blocks/batch", lambda v: f"{v:.3f}"),
     Figure("peak_pss_mib", "peak PSS MiB", lambda v: f"{v:.0f}"),
     Figure("resume_extra_ms", "resume extra ms", lambda v: f"{v:+.1f}"),
     Figure("resume_ratio", "resume ratio", lambda v: f"{v:.2f}"),

@@ -67,6 +67,8 @@ EVERYWHERE = [
     ("resume_ratio", 1.1),
     ("state_bytes", 1024.0),
     ("private_over_declared_mib", 64.0),
+    # None but for a span of odd length, of which one may come late.
+    ("new_blocks_per_batch", 0.001),
 ]
 
 BOUNDS = [

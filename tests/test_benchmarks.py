@@ -88,6 +88,7 @@ def test_a_run_measures_every_metric_and_writes_it_down(tmp_path: Path) -> None:
     ours, theirs = results.cells
     assert {"inflation", "wait_p99_ms", "epoch_gap_ms", "private_mib"} < theirs.values.keys()
     assert {"resume_ratio", "order_us_per_sample", "library_import_ms"} < ours.values.keys()
+    assert {"private_over_declared_mib", "new_blocks_per_batch"} < ours.values.keys()
     assert str(tmp_path) not in results.facts["command"]
     assert "T: headrace epoch_gap_ms" in [verdict.what for verdict in judge(results)]
 

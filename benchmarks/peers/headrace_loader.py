@@ -75,6 +75,9 @@ class Threaded(Peer):
     def declared_bytes(self) -> int | None:
         return self.loader.memory_estimate().total_bytes
 
+    def blocks_made(self) -> int | None:
+        return int(self.loader.stats()["blocks_made"])
+
     def close(self) -> None:
         self.loader.close()
 

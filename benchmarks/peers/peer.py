@@ -68,6 +68,10 @@ class Peer(ABC):
         """Give the most memory that the loader says it takes; None when it says nothing."""
         return None
 
+    def blocks_made(self) -> int | None:
+        """Count the pieces of host memory made so far that are used again; None if it does not."""
+        return None
+
     def close(self) -> None:
         """End all that the loader started."""
 
