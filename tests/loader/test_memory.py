@@ -142,6 +142,21 @@ def test_no_workload_makes_new_blocks_once_warm(name: str, tmp_path: Path) -> No
     assert after["blocks_made"] == before["blocks_made"]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("name", LOCAL)
+def test_readers_make_few_blocks_in_every_workload(name: str, workers: int, tmp_path: Path) -> None:
+    """As many as are in flight, of each size that a span may have: no more with time (S1-44)."""
+    prefetch, steps = 4, 200
+    with hr.Loader(**LOCAL[name](tmp_path), workers=workers, prefetch=prefetch) as loader:
+        for _ in loader.stream(steps=steps):
+            pass
+        stats = loader.stats()
+
+    # Two lengths of spans, and two sizes of each where rows differ or have two forms.
+    assert stats["blocks_made"] <= 4 * (prefetch + 2)
+    assert stats["blocks_lent"] >= steps / 2
+
+
 @pytest.mark.parametrize("face", ["for", "async for"])
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("name", BLOCKS)
