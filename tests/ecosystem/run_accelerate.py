@@ -49,12 +49,12 @@ def main() -> None:
     if args.way != "skip" and args.loader == "headrace":
         accelerator.register_for_checkpointing(loader)
 
-    step = 0
+    step = args.resume or 0
     if args.resume:
-        accelerator.load_state(str(args.folder / "saved"))
-        step = SAVE_EVERY_STEPS
+        accelerator.load_state(str(args.folder / str(step)))
     log = Log(args.steps_file.with_suffix(f".rank-{accelerator.process_index}"), args.kill_at_step)
     first_epoch = step // len(loader)
+    assert args.way == "skip" or args.loader == "torch" or loader.passes == first_epoch
     for epoch in range(first_epoch, EPOCHS):
         batches = loader
         if args.way != "alone":
@@ -72,8 +72,8 @@ def main() -> None:
                 # On two ranks, batches that Accelerate filled up are cut to what there is.
                 seen = [accelerator.gather_for_metrics(batch["id"]) for batch in validation]
                 assert torch.cat(seen).tolist() == list(range(10))
-            if step == SAVE_EVERY_STEPS:
-                accelerator.save_state(str(args.folder / "saved"))
+            if step % SAVE_EVERY_STEPS == 0:
+                accelerator.save_state(str(args.folder / str(step)))
 
 
 if __name__ == "__main__":

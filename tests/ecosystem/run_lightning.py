@@ -50,17 +50,20 @@ def main() -> None:
         generator=torch.Generator().manual_seed(7),
     )
     validation = DataLoader(Points(10), batch_size=BATCH_SIZE, num_workers=args.num_workers)
+    saving = ModelCheckpoint(
+        args.folder, "{step}", every_n_train_steps=SAVE_EVERY_STEPS, save_top_k=-1
+    )
     trainer = lightning.Trainer(
         accelerator="cpu",
         max_epochs=EPOCHS,
         val_check_interval=VALIDATE_EVERY_STEPS,
-        callbacks=[ModelCheckpoint(args.folder, "saved", every_n_train_steps=SAVE_EVERY_STEPS)],
+        callbacks=[saving],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         **({"devices": 2, "strategy": "ddp"} if args.way == "two ranks" else {"devices": 1}),
     )
-    saved = args.folder / "saved.ckpt" if args.resume else None
+    saved = args.folder / f"step={args.resume}.ckpt" if args.resume else None
     log = Log(args.steps_file.with_suffix(f".rank-{trainer.global_rank}"), args.kill_at_step)
     trainer.fit(Module(log), training, validation, ckpt_path=saved)
     assert trainer.callback_metrics["right"] > 0.5

@@ -66,7 +66,7 @@ def main() -> None:
     model.log = Log(args.steps_file.with_suffix(".rank-0"), args.kill_at_step)
     kind = type(trainer.get_train_dataloader().base_dataloader)  # type: ignore[attr-defined]
     assert kind is loader_class(args.loader)
-    saved = str(args.folder / f"checkpoint-{SAVE_EVERY_STEPS}") if args.resume else None
+    saved = str(args.folder / f"checkpoint-{args.resume}") if args.resume else None
     trainer.train(resume_from_checkpoint=saved)
 
 

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 import headrace as hr
 
 SAMPLES, BATCH_SIZE, EPOCHS = 43, 4, 3  # 11 steps per epoch, the last of 3 samples
-VALIDATE_EVERY_STEPS, SAVE_EVERY_STEPS = 3, 14
+VALIDATE_EVERY_STEPS, SAVE_EVERY_STEPS = 3, 4
 
 
 class Points(Dataset[dict[str, Any]]):
@@ -66,7 +66,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--num-workers", type=int, default=0)
     parser.add_argument("--way", default="", help="which of several ways of resuming")
     parser.add_argument("--kill-at-step", type=int)
-    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--resume", type=int, metavar="STEPS", help="from the checkpoint after")
     torch.set_num_threads(1)
     torch.manual_seed(0)
     return parser.parse_args()
