@@ -73,3 +73,34 @@ def test_what_is_no_image_is_refused(wrong: Any) -> None:
     """Tensors with height, width and channels only (S4-10)."""
     with pytest.raises(ConfigError, match=r"wanted a tensor of images, \[..., H, W, C\]"):
         images.to_float(wrong)
+
+
+def test_a_std_of_0_is_refused() -> None:
+    """It would make every pixel infinite (S4-10)."""
+    with pytest.raises(ConfigError, match=r"std: wanted no 0, .*got \[0\.5, 0\]"):
+        images.to_float(torch.zeros(4, 4, 2), std=[0.5, 0])
+
+
+def test_the_place_of_the_channels_is_one_of_two() -> None:
+    """Another word would count as "first" (S4-10)."""
+    channels: Any = "chw"
+
+    with pytest.raises(ConfigError, match="channels: wanted 'last' or 'first', got 'chw'"):
+        images.to_float(torch.zeros(4, 4, 2), channels=channels)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "size", "told"),
+    [
+        (np.zeros((4, 4, 3)), (2, 2), r"uint16, got 'float64 of shape \(4, 4, 3\)'\. .*to_float"),
+        (np.zeros((4, 4), np.uint8), (2, 2), r"of shape \(4, 4\)'\. .*pixels\[:, :, None\]"),
+        (torch.zeros(4, 4, 3), (2, 2), r"pixels: wanted a numpy array .*np\.asarray"),
+        (np.zeros((4, 4, 3), np.uint8), 2, r"size: wanted \(height, width\) in pixels, got 2"),
+        (np.zeros((4, 4, 3), np.uint8), (2.5, 2), r"size: wanted .* got \(2\.5, 2\)"),
+        (np.zeros((4, 4, 3), np.uint8), (0, 2), r"size: wanted .* got \(0, 2\)"),
+    ],
+)
+def test_what_cannot_be_resized_is_refused(pixels: Any, size: Any, told: str) -> None:
+    """Floats too, which would come back rounded (S4-10)."""
+    with pytest.raises(ConfigError, match=told):
+        images.resize(pixels, size)

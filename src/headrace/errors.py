@@ -87,6 +87,8 @@ class FormatError(DataError):
         self.name = name
         self.wanted = wanted
         self.found = found
+        # What a library says may end in a stop of its own.
+        found = found.removesuffix(".")
         super().__init__(f"{name}: wanted {wanted}, found {found}.{' ' + cure if cure else ''}")
 
 
@@ -217,7 +219,8 @@ class TooManyBadSamplesError(DataError):
             "max_bad_samples."
         )
         super().__init__(
-            f"step {step}: more than {limit} bad samples; the last: {last}. {self.cure}"
+            f"step {step}: more than {limit} bad samples; the last: {last.removesuffix('.')}. "
+            f"{self.cure}"
         )
 
 

@@ -37,8 +37,10 @@ def to_float(
 
     Raises:
         ConfigError: The pixels are of another dtype, or `mean` or `std` is not one number per
-            channel.
+            channel, or `std` has a 0.
     """
+    if channels not in ("last", "first"):
+        raise ConfigError("channels", "'last' or 'first'", channels)
     if not isinstance(pixels, torch.Tensor) or pixels.dim() < 3:
         raise ConfigError("pixels", "a tensor of images, [..., H, W, C]", pixels)
     if channels == "last":
@@ -59,7 +61,13 @@ def resize(pixels: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
     Args:
         pixels: `[H, W, C]` of uint8 or uint16; a part of a larger image will do.
         size: Height and width.
+
+    Raises:
+        ConfigError: The pixels are no such array, or the size is not two whole numbers from 1 on.
     """
+    _check_image(pixels)
+    if not _is_size(size):
+        raise ConfigError("size", "(height, width) in pixels", size)
     out = np.empty((*size, pixels.shape[2]), pixels.dtype)
     resize_into(pixels, out)
     return out
@@ -90,6 +98,21 @@ def resize_into(pixels: NDArray[Any], out: NDArray[Any]) -> None:
     out[...] = scaled[0].permute(1, 2, 0).round().clamp_(0, 65535).numpy()
 
 
+def _check_image(pixels: Any) -> None:
+    if not isinstance(pixels, np.ndarray):
+        cure = "Give np.asarray(image)."
+        raise ConfigError("pixels", "a numpy array [H, W, C]", type(pixels).__name__, cure)
+    if pixels.ndim != 3 or pixels.dtype not in (np.uint8, np.uint16):
+        cure = "Scale to floats afterwards: to_float. Of gray [H, W] give pixels[:, :, None]."
+        wanted = "an array [H, W, C] of uint8 or uint16"
+        raise ConfigError("pixels", wanted, f"{pixels.dtype} of shape {pixels.shape}", cure)
+
+
+def _is_size(size: Any) -> bool:
+    is_pair = isinstance(size, tuple | list) and len(size) == 2
+    return is_pair and all(isinstance(n, int | np.integer) and n >= 1 for n in size)
+
+
 def _interpolated(planes: torch.Tensor, size: list[int]) -> torch.Tensor:
     return torch.nn.functional.interpolate(planes, size=size, mode="bilinear", antialias=True)
 
@@ -113,4 +136,7 @@ def _per_channel(knob: str, values: Sequence[float], images: torch.Tensor) -> to
     found = torch.as_tensor(values, dtype=torch.float32, device=images.device)
     if found.shape not in ((), (1,), (images.shape[-3],)):
         raise ConfigError(knob, f"{images.shape[-3]} numbers, one per channel", values)
+    # A look at numbers on an accelerator would wait for it.
+    if knob == "std" and found.device.type == "cpu" and bool((found == 0).any()):
+        raise ConfigError(knob, "no 0, since it divides", values)
     return found.reshape(-1, 1, 1)

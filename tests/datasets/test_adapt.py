@@ -23,6 +23,7 @@ from torch.utils.data import Subset as TorchSubset
 from headrace.datasets import Arrays, BatchDataset, BulkDataset, Dataset, as_dataset
 from headrace.datasets.access import access_of
 from headrace.datasets.adapters import Foreign
+from headrace.datasets.dataset import Column
 from headrace.errors import ConfigError
 from headrace.testing.dataset_reads import get_samples, read_rows
 
@@ -241,8 +242,22 @@ def test_a_dataset_of_ours_without_any_way_is_refused() -> None:
         def __len__(self) -> int:
             return 1
 
-    with pytest.raises(ConfigError, match="async fetch and decode, async get, __getitems__"):
-        access_of(Empty())
+    for check in (access_of, as_dataset):
+        with pytest.raises(ConfigError, match="async fetch and decode, async get, __getitems__"):
+            check(Empty())
+
+
+def test_rows_of_ours_without_any_way_are_refused() -> None:
+    """A subclass must bring one of the two."""
+
+    class Empty(BulkDataset):
+        layout = (Column("x", np.dtype(np.int64)),)
+
+        def __len__(self) -> int:
+            return 1
+
+    with pytest.raises(ConfigError, match="data: wanted read_into or read_into_blocking, got 'Em"):
+        as_dataset(Empty())
 
 
 @pytest.mark.parametrize(

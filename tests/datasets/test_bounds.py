@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,6 +31,13 @@ def test_the_message_names_dataset_index_and_length() -> None:
     """The reader of the error knows what to change."""
     with pytest.raises(IndexError, match=r"^data: index -1 is outside \[0, 10\)\.$"):
         check_indices(np.array([3, -1]), 10, "data")
+
+
+@pytest.mark.parametrize("indices", [[0, 1], np.array([0, 1], np.int32), np.array([0.0])])
+def test_indices_of_another_kind_are_refused(indices: Any) -> None:
+    """With what to write, in place of an error from within."""
+    with pytest.raises(TypeError, match=r"wanted an int64 array \[k\], got .*np\.array\(indices\)"):
+        check_indices(indices, 10, "data")
 
 
 @pytest.mark.parametrize("index", [-1, 3, 2**70])

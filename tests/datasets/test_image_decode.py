@@ -284,7 +284,7 @@ def test_a_jpeg_that_claims_a_huge_size_is_left_to_pillow(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda data: b"", "bytes of no known kind"),
+        (lambda data: b"", r"found an empty file\."),
         (lambda data: b"<html></html>", "bytes of no known kind"),
         (lambda data: data[: len(data) // 2], "damage"),
         (lambda data: data[:4], "bytes of no known kind|damage"),
@@ -397,7 +397,7 @@ def test_the_scaling_is_torchs_own() -> None:
         ({"size": (224, 200), "resize": 223}, "resize: wanted an int >= 224, got 223"),
         ({"background": "white"}, r"background: wanted \(red, green, blue\)"),
         ({"background": (0, 0, 256)}, "background: wanted an int from 0 to 255, got 256"),
-        ({"fast_scaling": "no"}, "fast_scaling: wanted one of True, False"),
+        ({"fast_scaling": "no"}, "fast_scaling: wanted True or False"),
     ],
 )
 def test_forms_that_cannot_be_are_refused(form: dict[str, Any], told: str) -> None:

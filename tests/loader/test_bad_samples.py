@@ -322,9 +322,12 @@ def test_a_dataset_that_is_bad_as_a_whole_is_told() -> None:
 
     with (
         hr.Loader(Broken(500), 2, workers=2, probe=False, on_bad_sample="replace") as loader,
-        pytest.raises(hr.DataError, match="does not decode"),
+        pytest.raises(hr.DataError, match="does not decode") as caught,
     ):
         next(iter(loader))
+    (note,) = caught.value.__notes__
+    told = [f"Sample {row.sample} of this step was bad, and so was all" for row in loader.why(0)]
+    assert note.startswith(tuple(told))
 
 
 def test_a_whole_batch_cannot_be_replaced() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import Any
 
 import pytest
 
 import headrace as hr
+from headrace.errors import FormatError, TooManyBadSamplesError
 
 
 class PickyError(Exception):
@@ -91,3 +93,25 @@ def test_a_constructor_of_any_kind_is_no_hindrance() -> None:
 
     assert isinstance(found, PickyError)
     assert isinstance(found.__cause__, PickyError)
+
+
+class Parsing(Raising):
+    """Sample 3 fails inside of Python's own json."""
+
+    def __getitem__(self, index: int) -> Any:
+        return json.loads("{" if index == 3 else "1")
+
+
+def test_the_line_named_is_one_of_the_user() -> None:
+    """Not the one of Python's own modules in which the error was raised."""
+    with (
+        hr.Loader(Parsing(ValueError()), 2, shuffle=False) as loader,
+        pytest.raises(hr.SampleError, match=r"test_sample_errors\.py:\d+, in __getitem__\)$"),
+    ):
+        list(loader)
+
+
+def test_a_stop_of_the_text_found_is_not_doubled() -> None:
+    """What a library says may be a sentence."""
+    assert str(FormatError("a", "b", "c.")) == "a: wanted b, found c."
+    assert "the last: c. Look at" in str(TooManyBadSamplesError(1, "c.", 2))

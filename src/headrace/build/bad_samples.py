@@ -111,4 +111,9 @@ class Substitution:
             if candidate not in self._known_bad:
                 self.samples[row] = candidate
                 return True
+        first = self.bad[list(self._draws).index(row)].index
+        error.add_note(
+            f"Sample {first} of this step was bad, and so was all that was drawn in its place: "
+            "the data may be broken as a whole."
+        )
         return False

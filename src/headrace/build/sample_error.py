@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sysconfig
 import traceback
 from pathlib import Path
 from types import GetSetDescriptorType, MemberDescriptorType
@@ -12,6 +13,11 @@ from typing import Any
 from headrace.errors import SampleError
 
 _PACKAGE = str(Path(__file__).parent.parent)
+_PATHS = sysconfig.get_paths()
+# Where Python's own modules are; of those that it holds frozen there are no files.
+_PYTHON = (_PATHS["stdlib"], _PATHS["platstdlib"], "<frozen ")
+# Often a folder of the first.
+_LIBRARIES = (_PATHS["purelib"], _PATHS["platlib"])
 
 # Classes that mean something to whoever iterates (the end of a loop, a cancelled task, the end
 # of the program), so an error of a sample must not also be one of them; nor may it be a group,
@@ -94,9 +100,14 @@ def _unpickled(
 
 
 def _user_line(error: BaseException) -> str:
-    """Name the innermost line outside this package, the one that the user can change."""
+    """Name the innermost line that the user can change; else one of a library of theirs.
+
+    Lines of this package and of Python itself are never named.
+    """
     frames = traceback.extract_tb(error.__traceback__)
-    for frame in reversed(frames):
-        if not frame.filename.startswith(_PACKAGE):
-            return f" ({frame.filename}:{frame.lineno}, in {frame.name})"
+    found = [f for f in reversed(frames) if not f.filename.startswith(_PACKAGE)]
+    own = [f for f in found if not f.filename.startswith((*_PYTHON, *_LIBRARIES))]
+    libraries = [f for f in found if f.filename.startswith(_LIBRARIES)]
+    for frame in own or libraries:
+        return f" ({frame.filename}:{frame.lineno}, in {frame.name})"
     return ""

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import ConcatDataset, IterableDataset, TensorDataset
 from torch.utils.data import Subset as TorchSubset
 
+from headrace.datasets.access import access_of
 from headrace.datasets.adapters import (
     Foreign,
     ForeignAwaitedBatch,
@@ -53,13 +54,26 @@ def as_dataset(given: Any, pure: bool | None = None) -> AnyDataset:
             object's own `pure`, and takes it for impure where it has none.
 
     Raises:
-        ConfigError: It is a stream, a path, or nothing with indices.
+        ConfigError: It is a stream, a path, or nothing with indices; or a dataset of headrace
+            without a way to read it.
     """
     if isinstance(given, Dataset | BulkDataset | BatchDataset):
+        _check_is_read(given)
         return given
     _refuse_what_has_no_index(given)
     arrays = _as_arrays(given)
     return _as_foreign(given, pure) if arrays is None else arrays
+
+
+def _check_is_read(dataset: AnyDataset) -> None:
+    """Refuse a subclass that lacks what its class leaves open."""
+    if isinstance(dataset, Dataset):
+        access_of(dataset)
+    elif isinstance(dataset, BulkDataset):
+        kind = type(dataset)
+        ways = (kind.read_into, kind.read_into_blocking)
+        if ways == (BulkDataset.read_into, BulkDataset.read_into_blocking):
+            raise ConfigError("data", "read_into or read_into_blocking", kind.__name__)
 
 
 def _refuse_what_has_no_index(given: Any) -> None:

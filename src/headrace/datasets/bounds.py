@@ -41,7 +41,11 @@ def check_indices(indices: Indices, length: int, what: object) -> None:
 
     Raises:
         IndexOutOfRangeError: Names the first bad index.
+        TypeError: They are no int64 array.
     """
+    if not isinstance(indices, np.ndarray) or indices.dtype != np.int64:
+        found = getattr(indices, "dtype", type(indices).__name__)
+        raise TypeError(f"indices: wanted an int64 array [k], got {found}. Give np.array(indices).")
     # Seen as unsigned a negative index is huge, so one maximum covers both ends.
     if len(indices) and int(indices.view(np.uint64).max()) >= length:
         bad = indices[(indices < 0) | (indices >= length)]

@@ -53,7 +53,8 @@ def decode(data: bytes, name: str, form: ImageForm) -> NDArray[Any]:
     except MemoryError:
         raise
     except Exception as error:  # Pillow raises nearly any class for a damaged file
-        raise FormatError(name, f"an image (as {form.mode})", _in_words(error)) from error
+        found = _in_words(error) if data else "an empty file"
+        raise FormatError(name, f"an image (as {form.mode})", found) from error
 
 
 def _draft(image: Image.Image, orientation: int, form: ImageForm) -> None:
