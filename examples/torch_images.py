@@ -71,6 +71,23 @@ def make_model() -> nn.Module:
     )
 
 
+def turn_some(images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Turn half of the images upside down, which swaps the two diagonals."""
+    turned = torch.rand(len(images)) < 0.5
+    images = torch.where(turned[:, None, None, None], images.flip(-2), images)
+    return images, torch.where(turned & (labels >= 2), 5 - labels, labels)
+
+
+def accuracy_of(model: nn.Module, loader: Any) -> float:
+    """Give the share of images whose class the model knows."""
+    model.eval()
+    right = 0
+    with torch.inference_mode():
+        for images, labels, _ in loader:
+            right += int((model(images).argmax(dim=1) == labels).sum())
+    return right / len(loader.dataset)
+
+
 def train(folder: Path, epochs: int, num_workers: int, log: list[Any]) -> float:
     """Train until so many epochs are done, going on from a checkpoint; give the accuracy."""
     torch.manual_seed(0)
@@ -88,7 +105,7 @@ def train(folder: Path, epochs: int, num_workers: int, log: list[Any]) -> float:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
     checkpoint = folder / "checkpoint.pt"
-    done = 0
+    done, accuracy = 0, 0.0
     if checkpoint.exists():
         saved = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(saved["model"])
@@ -97,36 +114,19 @@ def train(folder: Path, epochs: int, num_workers: int, log: list[Any]) -> float:
         torch.set_rng_state(saved["random"])
         done = saved["epochs"]
 
-    accuracy = 0.0
     for epoch in range(done, epochs):
         model.train()
         for images, labels, ids in training:
-            # Half of the images are turned upside down. That swaps the two diagonals.
-            turned = torch.rand(len(images)) < 0.5
-            images = torch.where(turned[:, None, None, None], images.flip(-2), images)
-            labels = torch.where(turned & (labels >= 2), 5 - labels, labels)
+            images, labels = turn_some(images, labels)
             loss = functional.cross_entropy(model(images), labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             log.append({"ids": ids.tolist(), "loss": loss.item()})
-
-        model.eval()
-        right = 0
-        with torch.inference_mode():
-            for images, labels, _ in validation:
-                right += int((model(images).argmax(dim=1) == labels).sum())
-        accuracy = right / len(validation.dataset)
-        torch.save(
-            {
-                "model": model.state_dict(),
-                "optimizer": optimizer.state_dict(),
-                "order": order.get_state(),
-                "random": torch.get_rng_state(),
-                "epochs": epoch + 1,
-            },
-            checkpoint,
-        )
+        accuracy = accuracy_of(model, validation)
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        state |= {"order": order.get_state(), "random": torch.get_rng_state()}
+        torch.save({**state, "epochs": epoch + 1}, checkpoint)
     return accuracy
 
 

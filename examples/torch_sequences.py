@@ -106,6 +106,17 @@ class Model(nn.Module):
         return functional.cross_entropy(logits, batch["target"].flatten(), ignore_index=PADDING)
 
 
+def perplexity_of(model: Model, loader: Any) -> float:
+    """Give the perplexity over all words, each counted once."""
+    total, words = 0.0, 0
+    with torch.inference_mode():
+        for batch in loader:
+            count = int((batch["target"] != PADDING).sum())
+            total += model(batch).item() * count
+            words += count
+    return math.exp(total / words)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--num-workers", type=int, default=2)
@@ -142,13 +153,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             log.append({"ids": batch["id"].tolist(), "loss": loss.item()})
-        total, words = 0.0, 0
-        with torch.inference_mode():
-            for batch in validation:
-                count = int((batch["target"] != PADDING).sum())
-                total += model(batch).item() * count
-                words += count
-        perplexities.append(math.exp(total / words))
+        perplexities.append(perplexity_of(model, validation))
 
     if args.log is not None:
         args.log.write_text(json.dumps(log), encoding="utf-8")

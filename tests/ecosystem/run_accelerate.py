@@ -49,6 +49,8 @@ def main() -> None:
     if args.way != "skip" and args.loader == "headrace":
         accelerator.register_for_checkpointing(loader)
 
+    assert loader.__class__ is DataLoader
+
     step = args.resume or 0
     if args.resume:
         accelerator.load_state(str(args.folder / str(step)))

@@ -67,6 +67,7 @@ def main() -> None:
     log = Log(args.steps_file.with_suffix(f".rank-{trainer.global_rank}"), args.kill_at_step)
     trainer.fit(Module(log), training, validation, ckpt_path=saved)
     assert trainer.callback_metrics["right"] > 0.5
+    assert type(trainer.train_dataloader) is DataLoader
 
 
 if __name__ == "__main__":
