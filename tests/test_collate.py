@@ -520,12 +520,18 @@ def test_a_column_of_another_length_is_named(value: Any, words: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "found"),
-    [(["a", "b"], "found '0'"), ({}, "found '0'"), ({"t": ["a"]}, "found")],
+    [
+        (["a", "b"], "found a list of length 2 without one"),
+        ({}, r"found a mapping with keys \[\] without one"),
+        ({"t": [1, 2]}, r"found a mapping with keys \['t'\] without one\. .*torch\.tensor"),
+        (3, "found the int 3 without one"),
+        (Columns(("t",), (["a"],), 1), "found 't'"),
+    ],
 )
 def test_a_batch_without_tensors_is_refused(value: Any, found: str) -> None:
     """A dataset that gives no tensors cannot feed a model (U-25)."""
     with pytest.raises(CollateError, match=f"at least one tensor column, {found}"):
-        as_columns(value, 2)
+        as_columns(value, None)
 
 
 def test_a_forgotten_return_is_named() -> None:

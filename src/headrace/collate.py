@@ -169,6 +169,11 @@ def as_columns(
     if isinstance(value, Columns):
         values = tuple(map(as_column, value.values))
         return _checked(replace(value, values=values), rows, what)
+    if not _holds_tensor(value):
+        raise CollateError(
+            f"{what}: wanted at least one tensor column, found {describe_level(value)} without "
+            "one. Make tensors of what are numbers: torch.tensor(values)."
+        )
     named = _Named(as_column)
     structure = named.collect(value, "")
     _check_distinct(named.names)

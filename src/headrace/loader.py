@@ -360,7 +360,7 @@ class Loader:
                 one batch ahead.
 
         Raises:
-            ValueError: `after` is not among the last 256 batches taken.
+            ConfigError: `after` is not among the last 256 batches taken.
         """
         cursor = self._cursor if after is None else self._cursor_after(after)
         return compose(self._position, cursor, self._identity)
@@ -402,12 +402,13 @@ class Loader:
         return verify(state, self._identity, self._base)
 
     def _cursor_after(self, batch: Batch) -> Cursor:
+        if not isinstance(batch, Batch):
+            raise ConfigError("after", "a Batch of this loader", batch)
         for cursor in (self._cursor, self._cursors[batch.step % KEPT_CURSORS]):
             if cursor is not None and cursor.next_step == batch.step + 1:
                 return cursor
-        raise ValueError(
-            f"after: wanted one of the last {KEPT_CURSORS} batches taken, got step {batch.step}"
-        )
+        wanted = f"one of the last {KEPT_CURSORS} batches taken"
+        raise ConfigError("after", wanted, f"step {batch.step}")
 
     # -- what a stream asks of its owner -------------------------------------------------
 

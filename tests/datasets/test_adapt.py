@@ -217,7 +217,7 @@ async def numbers() -> AsyncIterator[int]:
         (numbers(), "async_generator, a stream"),
         ("data/shards", r"If it is a path: TokenShards"),
         (b"data", "If it is a path"),
-        (Path("data"), "PosixPath, which has no __len__"),
+        (Path("data"), r"PosixPath\('data'\)\. If it is a path: TokenShards"),
         (None, "NoneType, which has no __len__"),
         (3, "int, which has no __len__"),
         (MapStyle, "the class MapStyle.*Call it first"),

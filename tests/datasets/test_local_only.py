@@ -24,7 +24,7 @@ from headrace import (
     TokenShards,
     read_idx,
 )
-from headrace.errors import FormatError
+from headrace.errors import ConfigError, FormatError
 from headrace.testing.dataset_reads import delivered_rows
 
 
@@ -99,3 +99,11 @@ def test_objects_in_files_are_refused(tmp_path: Path) -> None:
             open_()
 
     assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize("path", ["", None, ["data"]])
+@pytest.mark.parametrize("kind", [Mnist, Cifar10, read_idx])
+def test_what_is_no_path_is_refused(kind: Callable[[Any], object], path: Any) -> None:
+    """An empty text too, which would stand for the folder one is in."""
+    with pytest.raises(ConfigError, match="wanted a path, got"):
+        kind(path)

@@ -182,8 +182,11 @@ def test_only_the_last_batches_are_remembered() -> None:
 
         assert made.state_dict(after=kept)["next_step"] == 45
         for batch in (old, never):
-            with pytest.raises(ValueError, match=rf"last 256 batches taken, got step {batch.step}"):
+            with pytest.raises(hr.ConfigError, match=f"256 batches taken, got 'step {batch.step}'"):
                 made.state_dict(after=batch)
+        step: Any = 299
+        with pytest.raises(hr.ConfigError, match="after: wanted a Batch of this loader, got 299"):
+            made.state_dict(after=step)
 
 
 def test_a_batch_of_another_cursor_is_not_remembered() -> None:
@@ -197,7 +200,7 @@ def test_a_batch_of_another_cursor_is_not_remembered() -> None:
 
         assert made.state_dict(after=batch) == state
         next(made.stream(start=3))
-        with pytest.raises(ValueError, match="got step 0"):
+        with pytest.raises(ValueError, match="got 'step 0'"):
             made.state_dict(after=batch)
 
 

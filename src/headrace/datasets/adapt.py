@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
@@ -77,11 +78,11 @@ def _check_is_read(dataset: AnyDataset) -> None:
 
 
 def _refuse_what_has_no_index(given: Any) -> None:
-    if isinstance(given, str | bytes):
+    if isinstance(given, str | bytes | os.PathLike):
         raise ConfigError(
             "data",
             WANTED,
-            given[:60],
+            given if isinstance(given, os.PathLike) else given[:60],
             "If it is a path: TokenShards(path, seq_len), Text(path, seq_len), ImageFolder(path) "
             "or Parquet(path) read files.",
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.errors import ConfigError
 from headrace.sources.source import ByteRange
 
 if TYPE_CHECKING:
@@ -44,9 +45,10 @@ class Column:
         put = object.__setattr__
         put(self, "dtype", np.dtype(self.dtype))
         if self.dtype.hasobject or not self.dtype.isnative:
-            raise ValueError(f"column {self.name!r}: dtype {self.dtype} is not a native number")
+            raise ConfigError(f"column {self.name!r}", "numbers of this machine", str(self.dtype))
         if any(size is None for size in self.shape[1:]):
-            raise ValueError(f"column {self.name!r}: only the first dimension may be open")
+            wanted = "None as the first dimension alone"
+            raise ConfigError(f"column {self.name!r}", wanted, self.shape)
         put(self, "is_open", bool(self.shape) and self.shape[0] is None)
         put(self, "unit_shape", tuple(size for size in self.shape if size is not None))
         put(self, "unit_bytes", math.prod(self.unit_shape) * self.dtype.itemsize)

@@ -55,8 +55,9 @@ def local_path(given: str | os.PathLike[str], knob: str = "paths") -> str:
         ConfigError: It is no path, or a URL that is remote.
     """
     path = os.fspath(given) if isinstance(given, str | os.PathLike) else given
-    if not isinstance(path, str):
-        raise ConfigError(knob, "a path, a pattern, or a list of these", given)
+    if not isinstance(path, str) or not path:
+        several = "a path, a pattern, or a list of these"
+        raise ConfigError(knob, several if knob == "paths" else "a path", given)
     if path.startswith("file://"):
         return unquote(urlsplit(path).path)
     if _SCHEME.match(path):

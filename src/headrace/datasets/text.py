@@ -16,7 +16,7 @@ from headrace.datasets.dataset import Location
 from headrace.datasets.gather import RowGather
 from headrace.datasets.shard_paths import local_path, not_found
 from headrace.datasets.windows import TokenWindows
-from headrace.errors import FormatError
+from headrace.errors import DataError, FormatError
 
 
 class Text(TokenWindows):
@@ -92,12 +92,12 @@ class Text(TokenWindows):
         """Give the ids of a text, int64 `[characters]`.
 
         Raises:
-            ValueError: A character does not occur in the dataset's text.
+            DataError: A character does not occur in the dataset's text.
         """
         numbers = {character: number for number, character in enumerate(self.vocabulary)}
         unknown = sorted(set(text) - numbers.keys())
         if unknown:
-            raise ValueError(f"{unknown[0]!r} does not occur in {self!r}, so it has no id")
+            raise DataError(f"{unknown[0]!r} does not occur in {self!r}, so it has no id.")
         return np.array([numbers[character] for character in text], np.int64)
 
     def decode(self, ids: Iterable[int]) -> str:
