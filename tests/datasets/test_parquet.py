@@ -508,10 +508,13 @@ def test_a_file_that_went_or_changed_is_no_bad_sample(tmp_path: Path) -> None:
 
 
 def test_rows_of_another_length_are_noticed(tmp_path: Path) -> None:
-    """A file of the same size, whose rows would run over the memory of others (S4-13)."""
+    """A file of the same size, whose rows would run over the memory of others (S4-13).
+
+    By a pickle, which knows the lengths and not the file.
+    """
     plain: dict[str, Any] = {"use_dictionary": False, "compression": "none"}
     path = write(tmp_path / "a.parquet", {"l": [[1, 2], [3]]}, **plain)
-    data = as_rows(hr.Parquet(path))
+    data = as_rows(pickle.loads(pickle.dumps(hr.Parquet(path))))
     size_bytes = path.stat().st_size
     write(path, {"l": [[1], [2, 3]]}, **plain)
     assert path.stat().st_size == size_bytes
@@ -539,6 +542,26 @@ def test_rows_cut_elsewhere_are_noticed(tmp_path: Path) -> None:
         ),
     ):
         loader.batch_at(0)
+
+
+def test_a_file_rewritten_in_the_same_form_is_noticed(tmp_path: Path) -> None:
+    """One run never mixes two versions; the next one may read the other (S4-13)."""
+    plain: dict[str, Any] = {"use_dictionary": False, "compression": "none", "row_group_size": 2}
+    path = write(tmp_path / "a.parquet", {"x": np.arange(4)}, **plain)
+    data = hr.Parquet(path)
+    knobs: dict[str, Any] = {"batch_size": 2, "shuffle": False, "on_bad_sample": "replace"}
+
+    with hr.Loader(data, **knobs, workers=0) as loader:
+        assert loader.batch_at(0)["x"].tolist() == [0, 1]
+        size_bytes = path.stat().st_size
+        path.unlink()
+        write(path, {"x": np.arange(4) + 4}, **plain)
+        assert path.stat().st_size == size_bytes
+        with pytest.raises(SourceChangedError, match=r"a\.parquet in Parquet\(.* changed during"):
+            loader.batch_at(1)
+
+    with hr.Loader(data, **knobs) as loader:
+        assert loader.batch_at(1)["x"].tolist() == [6, 7]
 
 
 def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -65,12 +65,13 @@ class KeptGroups:
         with self._lock:
             self._users += 1
 
-    def leave(self) -> None:
-        """Count one less, and let go of all after the last."""
+    def leave(self) -> bool:
+        """Count one less, let go of all after the last, and say whether it was that."""
         with self._lock:
             self._users -= 1
             if not self._users:
                 self._kept.clear()
+            return not self._users
 
     def _reset_child(self) -> None:
         """Begin with nothing: a thread that decoded at a fork never ends in the child."""

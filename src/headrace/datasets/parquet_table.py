@@ -18,6 +18,9 @@ from headrace.datasets.parquet_groups import GroupTable
 from headrace.datasets.parquet_open import OpenedFiles
 from headrace.datasets.parquet_reader import decode_group
 from headrace.errors import FormatError, RowErrors
+from headrace.sources.files import Files
+
+_OWN = ("_kept", "_pins")
 
 
 class ParquetTable(Opened):
@@ -31,7 +34,7 @@ class ParquetTable(Opened):
         self._opened = opened
         self._fills = dict(fills)
         self._kept_bytes = kept_bytes
-        self._kept = KeptGroups(kept_bytes)
+        self._make_own()
         self.columns = tuple(column.name for column in opened.columns)
 
     def __len__(self) -> int:
@@ -60,7 +63,8 @@ class ParquetTable(Opened):
         self._kept.enter()
 
     def thread_close(self) -> None:
-        self._kept.leave()
+        if self._kept.leave():
+            self._pins.forget_pins()
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         """Give one row as `{column: value}`, its memory its own."""
@@ -121,7 +125,10 @@ class ParquetTable(Opened):
 
     def _decode(self, group: int, columns: Sequence[ParquetColumn]) -> Group:
         file, number = self._table.place(group)
-        return decode_group(self._opened.root, file, number, columns, self._fills)
+        decoded = decode_group(self._opened.root, file, number, columns, self._fills)
+        # Compared after the read: row groups of two versions are then never given in one run.
+        self._pins.check(file.name, self._pins.path(file.name))
+        return decoded
 
     def _bad_rows(self, number: int, group: Group, local: Indices) -> dict[int, Exception]:
         """Give the errors of rows that hold a null, by their place in `local`."""
@@ -143,11 +150,16 @@ class ParquetTable(Opened):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_kept"}
+        return {name: value for name, value in self.__dict__.items() if name not in _OWN}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._make_own()
+
+    def _make_own(self) -> None:
+        """Make what no pickle carries."""
         self._kept = KeptGroups(self._kept_bytes)
+        self._pins = Files(self, self._opened.root, follow_links=True)
 
     def __repr__(self) -> str:
         files, root = len(self._table.files), self._opened.root
