@@ -216,7 +216,7 @@ def test_offsets_of_users_may_be_any_integers() -> None:
 WRONG_OFFSETS = {
     "they fall": ([0, 4, 3, 10], "offsets that never fall, .*3 after 4 at row 1.*32 bits"),
     "sums wrapped": ([0, 2**31 - 1, -5], "-5 after 2147483647 at row 1"),
-    "not from 0": ([1, 10], "begin with 0, .*1 first.*offsets - offsets"),
+    "not from 0": ([1, 10], "begin with 0, .*1 first.*say lengths=.*offsets - offsets"),
     "none": ([], "begin with 0, .*none at all"),
     "values left over": ([0, 9], "end with the 10 values of .*, .*9.*belong together"),
     "values lacking": ([0, 11], "end with the 10 values of .*, .*11"),
@@ -268,6 +268,10 @@ REFUSED: dict[str, tuple[Callable[[], Ragged], str]] = {
     ),
     "strided values": (lambda: Ragged(np.arange(20)[::2], OFFSETS), "one piece.*ascontiguous"),
     "no array": (lambda: Ragged([1, 2, 3], np.array([0, 3])), "a numpy array"),  # type: ignore[arg-type]
+    "rows as lists": (
+        lambda: Ragged([[1, 2], [3]], lengths=np.array([2, 1])),  # type: ignore[arg-type]
+        r"values\['values'\]: .*got 'list'\. .*Ragged\(np\.concatenate\(rows\), lengths=",
+    ),
     "a remote path": (lambda: Ragged("s3://bucket/values.npy", OFFSETS), "local files"),
 }
 
@@ -300,6 +304,8 @@ def test_files_that_are_no_whole_npy_are_refused(tmp_path: Path) -> None:
         Ragged(save(path, np.array(["a"])), OFFSETS)
     with pytest.raises(NotFoundError, match=re.escape("'other.npy'")):
         Ragged(tmp_path / "other.npy", OFFSETS)
+    with pytest.raises(FormatError, match=r"wanted a \.npy file, found a folder"):
+        Ragged(tmp_path, OFFSETS)
 
 
 def test_files_that_change_are_noticed(tmp_path: Path) -> None:

@@ -121,9 +121,13 @@ def as_numpy(knob: str, array: ArrayLike) -> NDArray[Any]:
     if isinstance(array, torch.Tensor):
         array = _tensor_as_numpy(knob, array)
     if not isinstance(array, np.ndarray):
-        raise ConfigError(
-            knob, "a numpy array or a CPU tensor", type(array).__name__, "Give np.asarray of it."
-        )
+        cure = "Give np.asarray of it."
+        if isinstance(array, list | tuple) and any(hasattr(row, "__len__") for row in array):
+            cure = (
+                "Of equal rows give np.asarray of it; others go by Ragged(np.concatenate(rows), "
+                "lengths=np.array([len(row) for row in rows]))."
+            )
+        raise ConfigError(knob, "a numpy array or a CPU tensor", type(array).__name__, cure)
     if is_masked_array(array) and np.ma.is_masked(array):
         cure = "Fill them, array.filled(value), or give array.data and array.mask as two columns."
         raise ConfigError(knob, "an array without masked values", "some masked", cure)

@@ -11,14 +11,8 @@ from numpy.typing import NDArray
 
 from headrace.datasets.arrays import as_numpy, check_dtype
 from headrace.datasets.npy import LARGEST_HEADER_BYTES, NpyHeader, parse_header
-from headrace.datasets.shard_paths import local_path
-from headrace.errors import (
-    ConfigError,
-    FormatError,
-    HeadraceError,
-    NotFoundError,
-    SourceChangedError,
-)
+from headrace.datasets.shard_paths import local_path, not_found
+from headrace.errors import ConfigError, FormatError, HeadraceError, SourceChangedError
 from headrace.sources.mapped import MappedSource
 
 Values = str | os.PathLike[str] | NDArray[Any] | torch.Tensor
@@ -141,8 +135,8 @@ def _header(file: str) -> NpyHeader:
         with open(file, "rb") as opened:
             header = parse_header(file, opened.read(LARGEST_HEADER_BYTES + 16))
             size = os.fstat(opened.fileno()).st_size
-    except (FileNotFoundError, IsADirectoryError):
-        raise NotFoundError(os.path.dirname(file), os.path.basename(file)) from None
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise not_found(file, "a .npy file") from None
     wanted = header.data_start_bytes + header.data_bytes
     if size < wanted:
         raise FormatError(file, f"{wanted} bytes by its header", f"{size}", "It is truncated.")
