@@ -121,13 +121,8 @@ def as_numpy(knob: str, array: ArrayLike) -> NDArray[Any]:
     if isinstance(array, torch.Tensor):
         array = _tensor_as_numpy(knob, array)
     if not isinstance(array, np.ndarray):
-        cure = "Give np.asarray of it."
-        if isinstance(array, list | tuple) and any(hasattr(row, "__len__") for row in array):
-            cure = (
-                "Of equal rows give np.asarray of it; others go by Ragged(np.concatenate(rows), "
-                "lengths=np.array([len(row) for row in rows]))."
-            )
-        raise ConfigError(knob, "a numpy array or a CPU tensor", type(array).__name__, cure)
+        found = type(array).__name__
+        raise ConfigError(knob, "a numpy array or a CPU tensor", found, _cure_for(array))
     if is_masked_array(array) and np.ma.is_masked(array):
         cure = "Fill them, array.filled(value), or give array.data and array.mask as two columns."
         raise ConfigError(knob, "an array without masked values", "some masked", cure)
@@ -137,6 +132,16 @@ def as_numpy(knob: str, array: ArrayLike) -> NDArray[Any]:
         raise ConfigError(knob, "one row per sample", "a 0-d array")
     check_dtype(knob, plain.dtype)
     return plain
+
+
+def _cure_for(given: Any) -> str:
+    """Say how to make an array of what is none."""
+    if isinstance(given, list | tuple) and any(hasattr(row, "__len__") for row in given):
+        return (
+            "Of equal rows give np.asarray of it; others go by Ragged(np.concatenate(rows), "
+            "lengths=np.array([len(row) for row in rows]))."
+        )
+    return "Give np.asarray of it."
 
 
 def check_dtype(knob: str, dtype: np.dtype[Any]) -> None:

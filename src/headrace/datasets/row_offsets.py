@@ -121,8 +121,8 @@ def _check_ascending(data: ColumnData, offsets: Indices) -> None:
     if not len(offsets) or offsets[0] != 0:
         found = f"{offsets[0]} first" if len(offsets) else "none at all"
         cure = (
-            "If they are lengths, say lengths=. Of a slice give offsets - offsets[0], and the values "
-            "from offsets[0] on."
+            "If they are lengths, say lengths=. Of a slice give offsets - offsets[0], and the "
+            "values from offsets[0] on."
         )
         raise data.wrong("offsets [rows + 1] that begin with 0", found, cure)
     falls = np.flatnonzero(offsets[1:] < offsets[:-1])
