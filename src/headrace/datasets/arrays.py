@@ -121,8 +121,9 @@ def as_numpy(knob: str, array: ArrayLike) -> NDArray[Any]:
     if isinstance(array, torch.Tensor):
         array = _tensor_as_numpy(knob, array)
     if not isinstance(array, np.ndarray):
-        found = type(array).__name__
-        raise ConfigError(knob, "a numpy array or a CPU tensor", found, _cure_for(array))
+        raise ConfigError(
+            knob, "a numpy array or a CPU tensor", type(array).__name__, _cure_for(array)
+        )
     if is_masked_array(array) and np.ma.is_masked(array):
         cure = "Fill them, array.filled(value), or give array.data and array.mask as two columns."
         raise ConfigError(knob, "an array without masked values", "some masked", cure)
