@@ -14,6 +14,7 @@ from headrace.collators.numbers import as_number, whole_numbers
 from headrace.collators.padding import Padding
 from headrace.collators.sequences import joined, parts
 from headrace.errors import CollateError
+from headrace.masked import is_masked_array
 from headrace.pick import PickKeys
 from headrace.rng import SampleRng, Stream, derive_rows
 from headrace.stack import Empty, describe
@@ -127,16 +128,20 @@ def _fresh(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 
 
 def _as_image(value: Any, index: int) -> Image:
-    image = value.detach().numpy() if isinstance(value, torch.Tensor) else value
-    is_planar = isinstance(image, np.ndarray) and image.dtype == PIXEL and image.ndim == 3
-    if not is_planar:
+    image: Any = value
+    if isinstance(value, torch.Tensor) and value.dtype == torch.float32:
+        is_dense = value.layout is torch.strided
+        image = value.detach().cpu().resolve_neg().numpy() if is_dense else None
+    is_array = isinstance(image, np.ndarray) and not is_masked_array(image)
+    if not is_array or image.dtype != PIXEL or image.ndim != 3:
         raise CollateError(
             f"field 'image': sample {index} gives {describe(value)}, wanted float32 of shape "
             "(channels, height, width). gray8_to_planar and rgb8_to_planar make it of bytes.",
             "image",
             (int(index),),
         )
-    return image
+    planar: Image = image
+    return planar
 
 
 def _check_alike(images: Sequence[Image], indices: NDArray[np.int64]) -> None:

@@ -73,9 +73,11 @@ def whole_numbers(
 def _as_array(values: Sequence[Any]) -> NDArray[Any]:
     plain = [value.item() if _has_one(value) else value for value in values]
     try:
-        return np.array(plain)
+        made = np.array(plain)
     except ValueError:  # parts of several shapes
-        return np.empty(len(plain), object)
+        made = None
+    # One number each, so no part may be a vector, not even of one number.
+    return np.empty(len(plain), object) if made is None or made.ndim != 1 else made
 
 
 def _has_one(value: Any) -> bool:
