@@ -89,12 +89,22 @@ def test_the_place_of_the_channels_is_one_of_two() -> None:
         images.to_float(torch.zeros(4, 4, 2), channels=channels)
 
 
+def test_a_tensor_is_resized_as_its_array_is() -> None:
+    """A sample_transform gets tensors where images have one size (S4-10)."""
+    image = np.arange(9 * 7 * 3, dtype=np.uint8).reshape(9, 7, 3)
+
+    found = images.resize(torch.from_numpy(image)[1:, 2:], (4, 4))
+
+    assert np.array_equal(found, images.resize(image[1:, 2:], (4, 4)))
+
+
 @pytest.mark.parametrize(
     ("pixels", "size", "told"),
     [
         (np.zeros((4, 4, 3)), (2, 2), r"uint16, got 'float64 of shape \(4, 4, 3\)'\. .*to_float"),
         (np.zeros((4, 4), np.uint8), (2, 2), r"of shape \(4, 4\)'\. .*pixels\[:, :, None\]"),
-        (torch.zeros(4, 4, 3), (2, 2), r"pixels: wanted a numpy array .*np\.asarray"),
+        (torch.zeros(4, 4, 3), (2, 2), r"uint16, got 'float32 of shape \(4, 4, 3\)'"),
+        ([[[0]]], (2, 2), r"pixels: wanted a numpy array .*got 'list'.*np\.asarray"),
         (np.zeros((4, 4, 3), np.uint8), 2, r"size: wanted \(height, width\) in pixels, got 2"),
         (np.zeros((4, 4, 3), np.uint8), (2.5, 2), r"size: wanted .* got \(2\.5, 2\)"),
         (np.zeros((4, 4, 3), np.uint8), (0, 2), r"size: wanted .* got \(0, 2\)"),

@@ -53,23 +53,24 @@ def to_float(
     return scaled
 
 
-def resize(pixels: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
+def resize(pixels: NDArray[Any] | torch.Tensor, size: tuple[int, int]) -> NDArray[Any]:
     """Give an image scaled to a height and width, bilinear and antialiased.
 
     uint8 is scaled by whole numbers, so the result is the same on every machine.
 
     Args:
-        pixels: `[H, W, C]` of uint8 or uint16; a part of a larger image will do.
+        pixels: `[H, W, C]` of uint8 or uint16, an array or a CPU tensor; a part of a larger
+            image will do.
         size: Height and width.
 
     Raises:
         ConfigError: The pixels are no such array, or the size is not two whole numbers from 1 on.
     """
-    _check_image(pixels)
+    image = _as_image(pixels)
     if not _is_size(size):
         raise ConfigError("size", "(height, width) in pixels", size)
-    out = np.empty((*size, pixels.shape[2]), pixels.dtype)
-    resize_into(pixels, out)
+    out = np.empty((*size, image.shape[2]), image.dtype)
+    resize_into(image, out)
     return out
 
 
@@ -98,14 +99,17 @@ def resize_into(pixels: NDArray[Any], out: NDArray[Any]) -> None:
     out[...] = scaled[0].permute(1, 2, 0).round().clamp_(0, 65535).numpy()
 
 
-def _check_image(pixels: Any) -> None:
+def _as_image(pixels: Any) -> NDArray[Any]:
+    if isinstance(pixels, torch.Tensor) and pixels.device.type == "cpu":
+        pixels = pixels.numpy()
     if not isinstance(pixels, np.ndarray):
-        cure = "Give np.asarray(image)."
-        raise ConfigError("pixels", "a numpy array [H, W, C]", type(pixels).__name__, cure)
+        wanted = "a numpy array or a CPU tensor, [H, W, C]"
+        raise ConfigError("pixels", wanted, type(pixels).__name__, "Give np.asarray(image).")
     if pixels.ndim != 3 or pixels.dtype not in (np.uint8, np.uint16):
         cure = "Scale to floats afterwards: to_float. Of gray [H, W] give pixels[:, :, None]."
         wanted = "an array [H, W, C] of uint8 or uint16"
         raise ConfigError("pixels", wanted, f"{pixels.dtype} of shape {pixels.shape}", cure)
+    return pixels
 
 
 def _is_size(size: Any) -> bool:
