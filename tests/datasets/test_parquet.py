@@ -393,6 +393,16 @@ def is_good(data: Any, index: int) -> bool:
     return True
 
 
+def test_what_stands_for_a_null_belongs_to_its_sample(tmp_path: Path) -> None:
+    """Changing it changes no other sample (S0-75)."""
+    path = write(tmp_path / "a.parquet", {"tags": [["a"], None, None]})
+    data = hr.Parquet(path, fill_null={"tags": []})
+
+    data[1]["tags"].append("b")
+
+    assert [data[1]["tags"], data[2]["tags"]] == [[], []]
+
+
 @pytest.mark.parametrize(
     ("fill", "told"),
     [

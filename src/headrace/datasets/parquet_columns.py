@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -140,7 +141,8 @@ class ValueColumn(GroupColumn):
 
     def take(self, local: Indices) -> Sequence[Any]:
         found = (self._values[number].as_py() for number in local.tolist())
-        return [self._fill if value is None else value for value in found]
+        # A list that stands for a null belongs to its sample too, who may append to it.
+        return [copy.deepcopy(self._fill) if value is None else value for value in found]
 
 
 Group = Mapping[str, GroupColumn]
