@@ -329,16 +329,17 @@ def test_no_more_is_read_ahead_than_asked_for() -> None:
     with counting:
         counting.wait_for(lambda: len(asked) >= 6, 20)
     at_start = sorted(asked)
-    # Readers that rest are woken once half of what was in flight has been taken.
+    # Readers that rest are woken once half of what was in flight has been taken, so four to six
+    # batches are: the readers may have come for one or two of the three before they rested.
     for _ in range(3):
         next(iterator)
     with counting:
-        counting.wait_for(lambda: len(asked) >= 9, 20)
+        counting.wait_for(lambda: len(asked) >= 7, 20)
     after_three = sorted(asked)
     iterator.close()
 
     assert at_start == list(range(6))
-    assert after_three == list(range(9))
+    assert after_three in (list(range(7)), list(range(8)), list(range(9)))
 
 
 def test_threads_that_cannot_be_started_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
