@@ -125,7 +125,9 @@ class _Fields:
 
     def check(self) -> None:
         if self._wrong:
-            raise StateError(self._wrong, "The state is incomplete or damaged.")
+            raise StateError(
+                self._wrong, "The state is incomplete, damaged, or one of another kind of loader."
+            )
 
 
 def _anything(value: Any) -> Any:

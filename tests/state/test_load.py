@@ -400,7 +400,7 @@ def test_all_damaged_fields_are_named_at_once() -> None:
         error = refused(made, broken)
 
     assert set(error.differences) == {"seed", "epoch", "next_step", "history", "skips"}
-    assert "incomplete or damaged" in str(error)
+    assert "incomplete, damaged, or one of another kind of loader" in str(error)
 
 
 @pytest.mark.parametrize("digest", [7, "", "f" * 15, "f" * 17, "0x" + "f" * 14, "F" * 16, "g" * 16])
