@@ -387,6 +387,15 @@ def test_the_fingerprint_knows_form_and_sizes(tmp_path: Path) -> None:
     assert all(other.fingerprint() != data.fingerprint() for other in others)
 
 
+def test_names_may_be_any_bytes(tmp_path: Path) -> None:
+    """Files of other systems may have names that are no UTF-8."""
+    data = Records(write(tmp_path / os.fsdecode(b"\xff.bin"), 0, 4), FORM)
+
+    with Loader(data, batch_size=4, shuffle=False) as loader:
+        assert loader.batch_at(0)["id"].tolist() == [0, 1, 2, 3]
+        assert loader.state_dict()["next_step"] == 0
+
+
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Have positioned reads noted from here on: offset and bytes of each."""
     reads: list[tuple[int, int]] = []

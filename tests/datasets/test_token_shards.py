@@ -366,6 +366,14 @@ def test_an_index_outside_never_reaches_the_maps(tmp_path: Path) -> None:
             data.locate(index)
 
 
+def test_names_may_be_any_bytes(tmp_path: Path) -> None:
+    """Files of other systems may have names that are no UTF-8."""
+    save(tmp_path / os.fsdecode(b"\xff.npy"), range(9))
+
+    with Loader(TokenShards(tmp_path, 4), batch_size=2, shuffle=False) as loader:
+        assert loader.batch_at(0)["input"].tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
 def test_the_fingerprint_does_not_depend_on_where_the_files_are(tmp_path: Path) -> None:
     """It holds kind, counts and a digest of relative names and sizes (design 2.6)."""
     for folder in ("one", "two"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -177,4 +178,4 @@ def _layout(fields: Sequence[Field], row_bytes: int) -> Layout:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:16]

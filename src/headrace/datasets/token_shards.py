@@ -140,7 +140,7 @@ class TokenShards(TokenWindows):
             "columns": [column.name for column in self.delivered],
             "shards": len(self.shards),
             "bytes": sum(shard.size_bytes for shard in self.shards),
-            "names_and_sizes": hashlib.sha256(listed.encode()).hexdigest()[:16],
+            "names_and_sizes": hashlib.sha256(os.fsencode(listed)).hexdigest()[:16],
         }
 
     def _copy(self, indices: Indices, tokens: NDArray[Any], rows: Indices) -> None:
