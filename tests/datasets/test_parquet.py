@@ -583,6 +583,15 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         hr.Parquet(tmp_path / "a.parquet")
 
 
+def test_names_may_be_any_bytes(tmp_path: Path) -> None:
+    """Files of other systems may have names that are no UTF-8."""
+    path = write(tmp_path / "a.parquet", {"x": [3, 4]})
+    odd = path.rename(tmp_path / os.fsdecode(b"\xff.parquet"))
+
+    with hr.Loader(hr.Parquet(odd), batch_size=2, shuffle=False) as loader:
+        assert loader.batch_at(0)["x"].tolist() == [3, 4]
+
+
 def test_the_fingerprint_tells_files_apart(tmp_path: Path) -> None:
     """By names, sizes, row groups, types and fills; not by the place (S4-12)."""
     first = hr.Parquet(written(tmp_path / "one")).fingerprint()

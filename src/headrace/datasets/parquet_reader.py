@@ -30,7 +30,7 @@ def read_footer(root: str, name: str) -> tuple[ParquetFile, list[ParquetColumn]]
         FormatError: It is no Parquet file, or two of its columns have one name.
     """
     path = os.path.join(root, name)
-    with _damage_told(name, "a Parquet file"), _parquet().ParquetFile(path) as file:
+    with _damage_told(name, "a Parquet file"), _opened(path) as file:
         rows = _group_rows(file.metadata)
         columns = [_column_of(field) for field in file.schema_arrow]
     _check_distinct(name, columns)
@@ -65,7 +65,7 @@ def decode_group(
     found: dict[str, GroupColumn] = {}
     with (
         _damage_told(file.name, "a Parquet file"),
-        _parquet().ParquetFile(path, page_checksum_verification=True) as opened,
+        _opened(path, page_checksum_verification=True) as opened,
     ):
         _check_rows(root, file, opened.metadata)
         for column in columns:
@@ -76,6 +76,16 @@ def decode_group(
                 chunks = table.column(column.name)
                 found[column.name] = column_of(chunks, column, fills.get(column.name))
     return found
+
+
+@contextlib.contextmanager
+def _opened(path: str, **options: Any) -> Iterator[Any]:
+    """Open a file whose name may be any bytes; Parquet's own way takes UTF-8 only."""
+    with (
+        _arrow().OSFile(os.fsencode(path)) as source,
+        _parquet().ParquetFile(source, **options) as opened,
+    ):
+        yield opened
 
 
 @contextlib.contextmanager
