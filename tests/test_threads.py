@@ -448,7 +448,7 @@ def test_only_one_module_starts_threads() -> None:
     Contract suites in `testing` run in a test, not in a loader, and may use executors.
     """
     starts = re.compile(
-        r"\bThread\(|PoolExecutor|run_in_executor|to_thread|import _thread|multiprocessing"
+        r"\bThread\(|PoolExecutor|run_in_executor|to_thread|import _thread|\bmultiprocessing\b"
     )
     root = Path(headrace.__file__).parent
 
