@@ -139,8 +139,9 @@ class Loader:
             config.flag(knob, value, may_be_none=True)
         functions.check("sample_transform", sample_transform, functions.SAMPLE_TRANSFORM)
         functions.check("collate", collate, functions.COLLATE, least=1)
-        functions.check("transform", transform, functions.TRANSFORM)
+        functions.check("transform", transform, functions.TRANSFORM, may_wait=True)
         self.dataset = as_dataset(data, pure)
+        functions.check_seen(self.dataset, sample_transform=sample_transform, collate=collate)
         if not len(self.dataset):
             raise ConfigError("data", "at least one sample", f"an empty {self.dataset!r}")
         if seed is None:

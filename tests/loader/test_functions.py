@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -151,3 +151,37 @@ def test_a_forgotten_return_of_a_sample_is_named() -> None:
         pytest.raises(hr.SampleError, match=r"sample 0 is None\. Is a `return` missing"),
     ):
         next(iter(loader))
+
+
+class Whole(hr.BatchDataset):
+    """Gives whole batches."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def get_batch(self, indices: Sequence[int]) -> Any:
+        return torch.tensor(indices)
+
+    def __repr__(self) -> str:
+        return "Whole"
+
+
+@pytest.mark.parametrize("knob", ["sample_transform", "collate"])
+def test_a_function_of_samples_is_refused_beside_whole_batches(knob: str) -> None:
+    """It would never be called, and an augmentation be left out in silence."""
+    knobs: dict[str, Any] = {knob: lambda first, second: first}
+
+    with pytest.raises(hr.ConfigError, match=f"{knob}: wanted None beside Whole.*transform="):
+        hr.Loader(Whole(), 4, **knobs)
+
+
+@pytest.mark.parametrize("knob", ["sample_transform", "collate"])
+def test_a_function_of_samples_is_no_coroutine(knob: str) -> None:
+    """What it gives would be neither awaited nor a sample."""
+
+    async def waits(first: Any, second: Any) -> Any:
+        return first
+
+    knobs: dict[str, Any] = {knob: waits}
+    with pytest.raises(hr.ConfigError, match=f"{knob}: wanted a plain function"):
+        hr.Loader(DATA, 4, **knobs)
