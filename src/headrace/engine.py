@@ -51,7 +51,7 @@ from headrace.ring.ring import Ring
 from headrace.ring.slots import Slots
 from headrace.samplers.sampler import Sampler
 from headrace.stats import BuildTimes
-from headrace.threads import BlockingCalls, Reaping, at_exit, exit_left_s, join_all
+from headrace.threads import BlockingCalls, Reaping, at_exit, exit_left_s, join_all, wait_for_daemon
 
 T = TypeVar("T")
 
@@ -59,6 +59,8 @@ logger = logging.getLogger("headrace")
 
 # How long a closing loader waits for readers that are inside a read or user code, in all.
 JOIN_S = 5.0
+# How long a program's end may be held up by a daemon thread in a training step of its own.
+TAKER_S = 0.5
 # Spans of a waiting dataset that are in flight at once share the ring among this many.
 WAITING_BUILDERS = 4
 
@@ -369,7 +371,10 @@ class Engine:
             )
 
     def _close_at_exit(self) -> None:
+        run = self._run
         self.close(exit_left_s())
+        if run is not None:
+            wait_for_daemon(run.taker, min(TAKER_S, exit_left_s()))
 
     async def aclose(self) -> None:
         """Do as `close` without blocking the running loop, and close what was opened on it."""

@@ -137,6 +137,9 @@ class InlineRun:
         end: First step not to be built; None for an endless run.
         span_steps: The longest span. Spans grow 1, 2, 4, ... steps, so that neither the first
             batch nor a consumer that stops soon pays for more than about twice what it takes.
+
+    Attributes:
+        taker: The thread that took a step last, blocking.
     """
 
     def __init__(
@@ -161,9 +164,11 @@ class InlineRun:
         self._ramp_steps = 1
         self._ahead: dict[int, Built] = {}
         self._blocking: asyncio.Task[Any] | None = None
+        self.taker: int | None = None
 
     def take_blocking(self, stalled: Callable[[float], None], stall_s: float) -> Built:
         """Build the next step on the calling thread."""
+        self.taker = threading.get_ident()
         if not self._waits:
             return self._take_here()
 

@@ -38,6 +38,7 @@ class Run:
         next_step: The step that the consumer takes next; moved on by whoever accepts it.
         end: First step not to be read; None for an endless run.
         cancel: Stops whatever serves the run beyond closing its ring.
+        taker: The thread that took a step last, blocking.
     """
 
     def __init__(self, ring: Ring[Built], plan: Plan, builder: Builder) -> None:
@@ -47,6 +48,7 @@ class Run:
         self.next_step = ring.slots.next_to_take
         self.end = ring.slots.end
         self.cancel: Callable[[], None] | None = None
+        self.taker: int | None = None
         self._takes = 0
 
     # -- the consumer --------------------------------------------------------------------
@@ -62,6 +64,7 @@ class Run:
             EndOfRun: There is none, or the run is closed.
         """
         ring = self.ring
+        self.taker = threading.get_ident()
         while True:
             try:
                 return self._take_nowait()

@@ -149,6 +149,17 @@ def leave_if_ending() -> None:
         raise SystemExit
 
 
+def wait_for_daemon(ident: int | None, timeout_s: float) -> None:
+    """Wait until a daemon thread of the user's is gone, at exit.
+
+    Python takes such threads off the processor wherever they are. One that is inside torch just
+    then, be it to free the memory of a batch, aborts the whole program.
+    """
+    for thread in threading.enumerate():
+        if thread.ident == ident and thread.daemon and thread is not threading.current_thread():
+            thread.join(timeout_s)
+
+
 def _close_all() -> None:
     """Run every closer, also after one failed; the first error is then reported by atexit."""
     global _exit_ends
