@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -127,7 +128,12 @@ class Child:
 
     def _kill(self) -> None:
         # faulthandler writes down where each thread is, then the processes die of it.
-        os.killpg(self.pid, signal.SIGABRT)
+        self._signal_all(signal.SIGABRT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        # A child that was killed before may be gone by now, its end not yet heard of here.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
 
     def __enter__(self) -> Child:
         return self
@@ -139,5 +145,5 @@ class Child:
         trace: TracebackType | None,
     ) -> None:
         if self._ended is None:
-            os.killpg(self.pid, signal.SIGKILL)
+            self._signal_all(signal.SIGKILL)
             self.end()
