@@ -43,11 +43,13 @@ def facts(cores: int) -> dict[str, Any]:
 def environment(cores: int) -> dict[str, str]:
     """Give the environment of a cell: thread pools as wide as the cores it may use.
 
-    Poisoned blocks are for tests; they would be timed.
+    Poisoned blocks are for tests; they would be timed. So would compiling: an installed library
+    has its bytecode, whatever this environment says of writing it.
     """
-    inherited = {name: value for name, value in os.environ.items() if name != "HEADRACE_POISON"}
+    left_out = ("HEADRACE_POISON", "PYTHONDONTWRITEBYTECODE")
+    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
     pools = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    quiet = {"PYTHONWARNINGS": "ignore", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    quiet = {"PYTHONWARNINGS": "ignore", "PYTHONHASHSEED": "0"}
     return inherited | dict.fromkeys(pools, str(cores)) | quiet
 
 
