@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from headrace.batch import Batch
 from headrace.errors import CollateError, ConfigError
+from headrace.kept import thrifty
 from headrace.nesting import (
     LEAF,
     ROOT_NAME,
@@ -315,6 +316,7 @@ def _holds_tensor(value: Any) -> bool:
 
 
 def _as_column(value: Any) -> Any:
+    value = thrifty(value)
     if not isinstance(value, np.ndarray):
         return value
     return to_tensor(value) if isinstance(form_of(value), tuple) else list(value)

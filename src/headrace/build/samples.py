@@ -19,6 +19,7 @@ from headrace.build.calls import Raised, attempt, attempt_awaited
 from headrace.collate import Collator, Columns, as_columns, default_collate
 from headrace.collators.images import ImageCollator
 from headrace.errors import RowErrors
+from headrace.kept import kept_bytes
 from headrace.pick import PickKey, Picks
 from headrace.plan import Span
 from headrace.stack import Empty
@@ -287,8 +288,13 @@ def _blame(whole: Raised, alone: list[list[Any] | Raised]) -> list[Any] | Raised
 
 
 def bytes_in(values: Sequence[Any]) -> int:
-    """Give what columns hold; a host value is taken for 64 bytes."""
+    """Give what columns keep alive, views all of their memory; a host value counts 64 bytes."""
     return sum(
-        value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 64 * len(value)
+        _tensor_bytes(value) if isinstance(value, torch.Tensor) else 64 * len(value)
         for value in values
     )
+
+
+def _tensor_bytes(value: torch.Tensor) -> int:
+    own_bytes = value.numel() * value.element_size()
+    return max(own_bytes, kept_bytes(value)) if value.layout is torch.strided else own_bytes
