@@ -30,6 +30,9 @@ logger = logging.getLogger("headrace")
 # What hangs (a dead network disk, user code) delays the exit of a program by this much in all.
 # Whoever presses Ctrl-C waits for it, and 5 s is what people bear.
 EXIT_S = 3.0
+NAME_PREFIX = "headrace-"
+"""How the names of all threads here begin."""
+_REAPER = NAME_PREFIX + "reaper"
 
 
 def start_thread(
@@ -170,8 +173,22 @@ def _close_all() -> None:
             close()
         except Exception as error:  # noqa: BLE001 - any closer may fail, all must run
             first = first or error
+    _wait_for_the_dropped()
     if first is not None:
         raise first
+
+
+def _wait_for_the_dropped() -> None:
+    """Wait for threads whose owner was dropped: told to end, but nobody joins them.
+
+    One that the interpreter's end finds inside torch would abort the program.
+    """
+    ours = [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith(NAME_PREFIX) and thread.name != _REAPER
+    ]
+    join_all(ours, exit_left_s())
 
 
 def _reset_child() -> None:
@@ -212,7 +229,7 @@ class _Reaper:
                 return
             self._users.add(user)
             if not any(map(has_begun, self._threads)):
-                start_thread(self._serve, "headrace-reaper", self._threads)
+                start_thread(self._serve, _REAPER, self._threads)
 
     def leave(self, user: Reaping) -> None:
         """Count a user out; the last ends the thread and joins it, unless it is the caller."""

@@ -211,3 +211,36 @@ def test_a_fresh_interpreter_ends_cleanly_too() -> None:
     )
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_threads_of_a_loader_that_was_dropped_end_before_the_program(run: Run) -> None:
+    """A reader inside a read when its loader was dropped is waited for: nobody else joins it."""
+    ended = run("""
+    import atexit, threading
+    import headrace as hr
+    import headrace.threads
+    go, arrived = threading.Event(), threading.Event()
+    class Gated:
+        thread_safe = True
+        def __len__(self):
+            return 8
+        def __getitem__(self, index):
+            if index > 3:
+                arrived.set()
+                go.wait()
+                sum(range(300_000))
+            return index
+    def left():
+        print([t.name for t in threading.enumerate() if t.name.startswith("headrace-reader")])
+    # Called in turn from the last to the first.
+    atexit.unregister(headrace.threads._close_all)
+    atexit.register(left)
+    atexit.register(headrace.threads._close_all)
+    atexit.register(go.set)
+    stream = iter(hr.Loader(Gated(), 4, shuffle=False, probe=False, workers=1))
+    next(stream)
+    arrived.wait()
+    del stream
+    """)
+
+    assert ended == Ended(0, "[]\n", "")
