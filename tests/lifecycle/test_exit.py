@@ -242,6 +242,9 @@ def test_threads_of_a_loader_that_was_dropped_end_before_the_program(run: Run) -
     next(stream)
     arrived.wait()
     del stream
+    reaped = threading.Event()
+    headrace.threads.reap(reaped.set)
+    reaped.wait()
     """)
 
     assert ended == Ended(0, "[]\n", "")
