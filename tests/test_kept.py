@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import headrace as hr
-from headrace.build.samples import bytes_in
+from headrace.build.estimated import bytes_in
 from headrace.kept import kept_bytes, thrifty
 
 ROWS = np.arange(1000, dtype=np.int64).reshape(100, 10)

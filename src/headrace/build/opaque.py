@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from headrace.build.builder import Builder, Finish, Hop
+from headrace.build.builder import Finish, Hop
 from headrace.build.built import Built
 from headrace.build.calls import Raised, attempt, attempt_awaited
-from headrace.build.samples import StepEstimate, bytes_in
+from headrace.build.estimated import EstimatedBuilder
 from headrace.collate import as_columns
-from headrace.pick import Picks
 from headrace.plan import Span
 
 
-class OpaqueBuilder(Builder):
+class OpaqueBuilder(EstimatedBuilder):
     """Asks a dataset for the batch of each step.
 
     Args:
@@ -35,18 +31,10 @@ class OpaqueBuilder(Builder):
         super().__init__(finish, hop)
         self._get_batch = get_batch
         self._waits = waits
-        self._estimate = StepEstimate()
 
     @property
     def waits(self) -> bool:
         return self._waits
-
-    @property
-    def step_bytes(self) -> int:
-        return self._estimate.step_bytes
-
-    def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
-        return [self._estimate.step_bytes] * (len(ends) - 1)
 
     def build_blocking(self, span: Span) -> list[Built]:
         get_batch = self._get_batch()
@@ -75,7 +63,7 @@ class OpaqueBuilder(Builder):
         columns = attempt(as_columns, value, rows.stop - rows.start, "get_batch", True)
         if isinstance(columns, Raised):
             return self.finish.failed(span, position, columns.error)
-        self._estimate.add(bytes_in(columns.values))
+        self.count(columns)
         return self.finish.finish(span, position, columns)
 
 

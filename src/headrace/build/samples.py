@@ -3,56 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
 from headrace.build.bad_samples import Substitution, is_data_error
-from headrace.build.builder import Builder, Finish, Hop, indices_of
+from headrace.build.builder import Finish, Hop, indices_of
 from headrace.build.built import Built
 from headrace.build.calls import Raised, attempt, attempt_awaited
+from headrace.build.estimated import EstimatedBuilder
 from headrace.collate import Collator, Columns, as_columns, default_collate
 from headrace.collators.images import ImageCollator
 from headrace.errors import RowErrors
-from headrace.kept import kept_bytes
-from headrace.pick import PickKey, Picks
+from headrace.pick import PickKey
 from headrace.plan import Span
 from headrace.stack import Empty
 
 SampleTransform = Callable[[Any, PickKey], Any]
-
-# What a step is taken to hold before any has been built.
-FIRST_GUESS_BYTES = 1 << 20
-
-
-class StepEstimate:
-    """The 99th percentile of what recent steps held, for byte grants; thread-safe."""
-
-    # Enough for a 99th percentile; a percentile of more would lag behind a change of the data.
-    _KEPT_STEPS = 128
-
-    def __init__(self, first_guess_bytes: int = FIRST_GUESS_BYTES) -> None:
-        self._seen: list[int] = []
-        self._next = 0
-        self._lock = threading.Lock()
-        self.step_bytes = first_guess_bytes
-
-    def add(self, nbytes: int) -> None:
-        """Count what a finished step holds."""
-        with self._lock:
-            if len(self._seen) < self._KEPT_STEPS:
-                self._seen.append(nbytes)
-            else:
-                self._seen[self._next] = nbytes
-                self._next = (self._next + 1) % self._KEPT_STEPS
-            if self._next % 16 == 0 or nbytes > self.step_bytes:
-                ranked = sorted(self._seen)
-                self.step_bytes = ranked[min(len(ranked) - 1, len(ranked) * 99 // 100)]
 
 
 class Getter:
@@ -85,7 +52,7 @@ class Getter:
         return self.fetch is not None or self.awaited is not None
 
 
-class SampleBuilder(Builder):
+class SampleBuilder(EstimatedBuilder):
     """Gets samples one by one (or `__getitems__` at once) and collates them by step.
 
     Args:
@@ -120,18 +87,10 @@ class SampleBuilder(Builder):
         self._waits = waits
         self._collate = collate
         self._sample_transform = sample_transform
-        self._estimate = StepEstimate()
 
     @property
     def waits(self) -> bool:
         return self._waits
-
-    @property
-    def step_bytes(self) -> int:
-        return self._estimate.step_bytes
-
-    def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
-        return [self._estimate.step_bytes] * (len(ends) - 1)
 
     def build_blocking(self, span: Span) -> list[Built]:
         getter = self._getter()
@@ -240,7 +199,7 @@ class SampleBuilder(Builder):
         columns = attempt(self._columns, got, span, position, substitution)
         if isinstance(columns, Raised):
             return self.finish.failed(span, position, columns.error)
-        self._estimate.add(bytes_in(columns.values))
+        self.count(columns)
         return self.finish.finish(span, position, columns, substitution)
 
     def _transformed(
@@ -285,16 +244,3 @@ def _blame(whole: Raised, alone: list[list[Any] | Raised]) -> list[Any] | Raised
     if not any(isinstance(one, Raised) for one in alone):
         return whole
     return [one if isinstance(one, Raised) else one[0] for one in alone]
-
-
-def bytes_in(values: Sequence[Any]) -> int:
-    """Give what columns keep alive, views all of their memory; a host value counts 64 bytes."""
-    return sum(
-        _tensor_bytes(value) if isinstance(value, torch.Tensor) else 64 * len(value)
-        for value in values
-    )
-
-
-def _tensor_bytes(value: torch.Tensor) -> int:
-    own_bytes = value.numel() * value.element_size()
-    return max(own_bytes, kept_bytes(value)) if value.layout is torch.strided else own_bytes

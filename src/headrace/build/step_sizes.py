@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.build.samples import FIRST_GUESS_BYTES
+from headrace.build.estimated import FIRST_GUESS_BYTES
 from headrace.collators.padding import Padding
 from headrace.datasets.dataset import BulkDataset
 from headrace.pick import Picks

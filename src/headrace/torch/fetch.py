@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from headrace.batch import Batch
-from headrace.build.builder import Builder, Finish
+from headrace.build.builder import Finish
 from headrace.build.built import Built
 from headrace.build.calls import Raised, attempt
-from headrace.build.samples import StepEstimate
-from headrace.pick import Picks
+from headrace.build.estimated import EstimatedBuilder
 from headrace.plan import Span
 from headrace.torch.draws import Keys
 from headrace.torch.reader_threads import Subject
@@ -23,7 +21,7 @@ from headrace.torch.tensor_rows import TensorRows
 _NO_INDICES = np.empty(0, np.int64)
 
 
-class FetchBuilder(Builder):
+class FetchBuilder(EstimatedBuilder):
     """Makes what torch's loader would return for each step.
 
     Args:
@@ -50,18 +48,10 @@ class FetchBuilder(Builder):
         self._is_batched = is_batched
         self._pin = pin
         self._rows = rows
-        self._estimate = StepEstimate()
 
     @property
     def waits(self) -> bool:
         return False
-
-    @property
-    def step_bytes(self) -> int:
-        return self._estimate.step_bytes
-
-    def bytes_of(self, picks: Picks, ends: NDArray[np.int64]) -> list[int]:
-        return [self._estimate.step_bytes] * (len(ends) - 1)
 
     def build_blocking(self, span: Span) -> list[Built]:
         return [self._build(step) for step in span.steps]
