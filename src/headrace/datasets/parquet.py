@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headrace import config
 from headrace.datasets.bounds import Indices, as_indices, check_indices
 from headrace.datasets.dataset import BulkDataset, Dataset, Layout, Out
-from headrace.datasets.parquet_columns import Group, OpenColumn, ParquetColumn
+from headrace.datasets.parquet_columns import Group, LaidOutColumn, OpenColumn, ParquetColumn
 from headrace.datasets.parquet_open import OpenedFiles, lengths_of, open_files
 from headrace.datasets.parquet_table import ParquetTable
 from headrace.datasets.shard_paths import Paths
@@ -44,6 +44,7 @@ class ParquetRows(ParquetTable, BulkDataset):
         errors: dict[int, Exception] = {}
         for group, local, positions in self._groups_of(indices, rows, errors):
             for name, column in group.items():
+                assert isinstance(column, LaidOutColumn)
                 column.put(local, out[name], rows[positions])
         if errors:
             raise RowErrors(errors)

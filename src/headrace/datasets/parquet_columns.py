@@ -59,12 +59,16 @@ class GroupColumn(ABC):
     def take(self, local: Indices) -> Sequence[Any]:
         """Give the values of some rows, each with memory of its own."""
 
+
+class LaidOutColumn(GroupColumn):
+    """A column whose rows have a layout."""
+
+    @abstractmethod
     def put(self, local: Indices, out: Any, rows: Indices) -> None:
-        """Copy some rows into rows of a column that has a layout."""
-        raise NotImplementedError
+        """Copy some rows into rows of `out`."""
 
 
-class FixedColumn(GroupColumn):
+class FixedColumn(LaidOutColumn):
     """Numbers of one shape.
 
     Args:
@@ -89,7 +93,7 @@ class FixedColumn(GroupColumn):
             np.take(self._values, local, 0, out=out[run], mode="clip")
 
 
-class OpenColumn(GroupColumn):
+class OpenColumn(LaidOutColumn):
     """Lists of numbers.
 
     Args:
