@@ -110,36 +110,32 @@ BLOCKS: dict[str, Callable[[], Any]] = {
 }
 
 
+def check_no_new_blocks(loader: hr.Loader) -> None:
+    """Take 300 steps to warm up, and 100 more that lend blocks and make none."""
+    stream = loader.stream(steps=400)
+    for _ in range(300):
+        next(stream)
+    before = loader.stats()
+    for _ in range(100):
+        next(stream)
+    after = loader.stats()
+
+    assert after["blocks_lent"] >= before["blocks_lent"] + 12
+    assert after["blocks_made"] == before["blocks_made"]
+
+
 @pytest.mark.parametrize("name", BLOCKS)
 def test_a_hundred_steps_make_no_new_block(name: str) -> None:
     """Once the first steps have made theirs, blocks are lent again and again (S1-43, S1-44)."""
     with hr.Loader(BLOCKS[name](), 8, workers=0) as loader:
-        stream = loader.stream(steps=400)
-        for _ in range(300):
-            next(stream)
-        before = loader.stats()
-        for _ in range(100):
-            next(stream)
-        after = loader.stats()
-
-    assert after["blocks_lent"] >= before["blocks_lent"] + 12
-    assert after["blocks_made"] == before["blocks_made"]
+        check_no_new_blocks(loader)
 
 
 @pytest.mark.parametrize("name", LOCAL)
 def test_no_workload_makes_new_blocks_once_warm(name: str, tmp_path: Path) -> None:
     """Zero new blocks per batch, in every workload of the benchmarks (S1-44, S1-52)."""
     with hr.Loader(**LOCAL[name](tmp_path), workers=0) as loader:
-        stream = loader.stream(steps=400)
-        for _ in range(300):
-            next(stream)
-        before = loader.stats()
-        for _ in range(100):
-            next(stream)
-        after = loader.stats()
-
-    assert after["blocks_lent"] >= before["blocks_lent"] + 12
-    assert after["blocks_made"] == before["blocks_made"]
+        check_no_new_blocks(loader)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
